@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tenon/rule.h: an update rule from its arithmetic alone.
+ *
+ *   #define HYPER(X) X(real, lr, 1e-3, "[0, inf)", "step size") ...
+ *   #define SLOTS(S) S(m, like, zero, signed, "mean of the gradient") ...
+ *   TN_DECLARE_RULE(lion, HYPER, SLOTS)                  -> struct lion, struct lion_slots
+ *   typedef struct { tn_real lr, ...; } lion_constants;
+ *   static void lion_begin(const lion *h, double t, lion_constants *k)                       the step's constants
+ *   TN_BOTH tn_real lion_element(lion_constants k, tn_real p, tn_real g, tn_real *m)         returns d; one slot
+ *   TN_ELEMENT_RULE(lion, HYPER, SLOTS, "summary", TN_PAPER("...") TN_FORMULA("..."))        argument a SLOTS row
+ *   TN_PLUGIN("org.example.lion", "1.0.0", "Apache-2.0", lion)
+ *
+ * S(name, shape, init, flags, doc): see tn_slot in optimizer.h; the flag `signed` says nothing special.
+ */
+#ifndef TENON_RULE_H
+#define TENON_RULE_H
+
+#include <tenon/optimizer.h>
+#include <tenon/sdk.h>
+
+#define TN_SLOT_FIELD(name, shape, init, flags, doc) void *name;
+#define TN_SLOT_PARAM(name, shape, init, flags, doc) , tn_real *restrict name
+#define TN_SLOT_PASS(name, shape, init, flags, doc)  , (tn_real *)slots->name
+#define TN_SLOT_ADDRESS(name, shape, init, flags, doc) , &name[i]
+#define TN_SLOT_TEXT(name, shape, init, flags, doc)                                                                    \
+    "{\"name\":\"" #name "\",\"shape\":\"" #shape "\",\"init\":\"" #init "\",\"flags\":\"" #flags "\",\"doc\":" #doc "},"
+#define TN_NO_SLOTS(S)
+
+#define TN_STAGE(text)               ",\"stage\":" #text
+#define TN_GRAIN(text)               ",\"grain\":" #text
+#define TN_ROUND(scope, scalars)     ",\"rounds\":[{\"scope\":" #scope ",\"scalars\":" #scalars "}]"
+#define TN_REPORTS(text)             ",\"reports\":[" #text "]"
+#define TN_VIEW(slot)                ",\"view\":\"" #slot "\""
+#define TN_SLOTS_FACT(SLOTS)         ",\"slots\":[" SLOTS(TN_SLOT_TEXT) "null]"
+
+#define TN_DECLARE_RULE(name, HYPER, SLOTS)                                                                            \
+    TN_DECLARE(name, HYPER)                                                                                            \
+    typedef struct name##_slots {                                                                                      \
+        SLOTS(TN_SLOT_FIELD)                                                                                           \
+        void *end_;                                                                                                    \
+    } name##_slots;
+
+/* NAME_update: calls ELEMENT(k, p, scale * g, &slot...) for every element of a piece and stores d. */
+#define TN_ELEMENT_UPDATE(name, element, constants, slots_type, SLOTS)                                                 \
+    TN_CLONES static void name##_loop(constants k, int64_t n, tn_real scale, const tn_real *restrict p,                \
+                                      const tn_real *restrict g, tn_real *restrict d SLOTS(TN_SLOT_PARAM))             \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            d[i] = element(k, p[i], scale * g[i] SLOTS(TN_SLOT_ADDRESS));                                              \
+    }                                                                                                                  \
+    static void name##_update(const tn_piece *piece)                                                                   \
+    {                                                                                                                  \
+        const slots_type *slots = (const slots_type *)piece->slot;                                                     \
+        (void)slots;                                                                                                   \
+        name##_loop(*(const constants *)piece->k, piece->n, (tn_real)piece->scale, (const tn_real *)piece->p,          \
+                    (const tn_real *)piece->g, (tn_real *)piece->d SLOTS(TN_SLOT_PASS));                               \
+    }
+
+/* A whole element-wise rule; NAME_begin and NAME_element are the author's. `keep_` is NULL or a function of the
+ * constants that returns the factor of decoupled decay. */
+#define TN_ELEMENT_RULE_KEEP(name, HYPER, SLOTS, summary, facts, keep_)                                                \
+    TN_ELEMENT_UPDATE(name, name##_element, name##_constants, name##_slots, SLOTS)                                     \
+    static void name##_begin_(const void *hyper, const tn_clock *clock, void *k)                                       \
+    {                                                                                                                  \
+        name##_begin((const name *)hyper, (double)clock->t, (name##_constants *)k);                                    \
+    }                                                                                                                  \
+    TN_STATIC_ASSERT(sizeof(name##_constants) <= TN_CONSTANTS_MAX, #name "_constants is too large");                   \
+    static const tn_optimizer name##_table = {sizeof(tn_optimizer), (uint32_t)sizeof(name##_constants), NULL,          \
+                                              name##_begin_, NULL, NULL, name##_update, NULL, keep_};                  \
+    TN_COMPONENT(name, "optimizer", TN_OPTIMIZER, TN_REAL, HYPER, summary,                                             \
+                 TN_STAGE("rule") TN_GRAIN("element") TN_SLOTS_FACT(SLOTS) facts, name##_table);
+#define TN_ELEMENT_RULE(name, HYPER, SLOTS, summary, facts)                                                            \
+    TN_ELEMENT_RULE_KEEP(name, HYPER, SLOTS, summary, facts, NULL)
+
+/* Any other link: the author fills the table. */
+#define TN_LINK(name, kind, HYPER, SLOTS, summary, facts, table)                                                       \
+    TN_COMPONENT(name, kind, TN_OPTIMIZER, TN_REAL, HYPER, summary, TN_SLOTS_FACT(SLOTS) facts, table);
+
+#endif
