@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tenon/parallel.h: more than one process. Two interfaces: "tenon.collective/0.1" moves bytes (kind collective);
+ * "tenon.strategy/0.1" says what lies where (kind strategy), as tables that the host executes and `plan` evaluates.
+ */
+#ifndef TENON_PARALLEL_H
+#define TENON_PARALLEL_H
+
+#include <tenon/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TN_COLLECTIVE "tenon.collective/0.1"
+#define TN_STRATEGY   "tenon.strategy/0.1"
+
+#define TN_ALL_REDUCE     0
+#define TN_REDUCE_SCATTER 1
+#define TN_ALL_GATHER     2
+#define TN_BROADCAST      3
+#define TN_SEND           4
+#define TN_RECEIVE        5
+#define TN_BARRIER        6
+
+#define TN_REDUCE_SUM 0
+#define TN_REDUCE_MAX 1
+
+/* A group of processes as the host knows it; opaque words are the collective's own, in memory the host lends. */
+typedef struct tn_group {
+    uint32_t struct_size;
+    int32_t rank, size; /* in this group */
+    int32_t reserved;
+    const int32_t *members; /* world ranks */
+    void *state;            /* state_bytes of the collective, zeroed by the host at open */
+} tn_group;
+TN_AT(tn_group, members, 16);
+TN_SIZE(tn_group, 32);
+
+/* One operation. All members pass the same sequence, operation, dtype and count, which the collective checks before
+ * it moves anything: members that disagree get an error that names both sides, within the time-out. */
+typedef struct tn_transfer {
+    uint32_t struct_size;
+    int32_t operation;
+    int32_t reduce;
+    int32_t peer; /* root of a broadcast, other side of send and receive: rank in the group */
+    int64_t sequence;
+    tn_dtype dtype;
+    int32_t reserved;
+    const void *from; /* count elements (reduce-scatter: size * count) */
+    void *to;         /* count elements (all-gather: size * count); may be `from` in an all-reduce */
+    int64_t count;
+    double timeout; /* seconds */
+} tn_transfer;
+TN_AT(tn_transfer, sequence, 16);
+TN_AT(tn_transfer, from, 32);
+TN_AT(tn_transfer, timeout, 56);
+TN_SIZE(tn_transfer, 64);
+
+typedef struct tn_collective {
+    uint32_t struct_size;
+    int32_t ordered;     /* 1: reductions add in rank order, so the bits do not depend on timing */
+    int64_t state_bytes; /* for each group */
+    /* The world this process was started into. [load] */
+    int32_t (*world)(const void *hyper, int32_t *ret_rank, int32_t *ret_size, tn_error *err);
+    int32_t (*open)(const void *hyper, tn_group *group, tn_error *err); /* [main] */
+    void (*close)(tn_group *group);                                     /* [main] */
+    /* Starts an operation; `ret_ticket` identifies it to wait. [main] */
+    int32_t (*start)(tn_group *group, const tn_transfer *transfer, int64_t *ret_ticket, tn_error *err);
+    int32_t (*wait)(tn_group *group, int64_t ticket, tn_error *err); /* [main] */
+} tn_collective;
+TN_AT(tn_collective, state_bytes, 8);
+TN_AT(tn_collective, wait, 48);
+TN_SIZE(tn_collective, 56);
+
+/* ---- strategies: pure functions that return tables (draft, not yet called by the host) ---- */
+
+#define TN_PLACE_REPLICATE 0
+#define TN_PLACE_SHARD     1 /* along `axis`, or flat by chunks when axis is -1 */
+#define TN_PLACE_PARTIAL   2 /* a sum is owed over the mesh axis */
+
+#define TN_TENSOR_PARAMETER  0
+#define TN_TENSOR_GRADIENT   1
+#define TN_TENSOR_STATE      2
+#define TN_TENSOR_ACTIVATION 3
+
+/* Row: tensor x mesh axis -> where it lies. The host derives every collective from what two users of a tensor need. */
+typedef struct tn_placement {
+    int32_t tensor_kind, tensor; /* TN_TENSOR_*, index */
+    int32_t mesh_axis, place;    /* TN_PLACE_* */
+    int32_t axis, reserved;
+} tn_placement;
+TN_SIZE(tn_placement, 24);
+
+/* Row: what a stage does, in order. what: 'F', 'B' (dx), 'W' (dw), 'U' (update). */
+typedef struct tn_action {
+    int32_t stage, what, micro_batch, reserved;
+} tn_action;
+TN_SIZE(tn_action, 16);
+
+typedef struct tn_mesh {
+    uint32_t struct_size;
+    int32_t data, tensor, pipeline; /* extents, >= 1 */
+} tn_mesh;
+TN_SIZE(tn_mesh, 16);
+
+typedef struct tn_strategy {
+    uint32_t struct_size;
+    uint32_t reserved;
+    /* Each fills at most `room` rows and returns how many there are, or a negative status. [load] */
+    int64_t (*placements)(const void *hyper, const tn_mesh *mesh, int64_t tensors, tn_placement *rows, int64_t room);
+    int64_t (*stages)(const void *hyper, const tn_mesh *mesh, int64_t nodes, const double *cost, int32_t *stage_of_node);
+    int64_t (*actions)(const void *hyper, const tn_mesh *mesh, int32_t stage, int32_t micro_batches, tn_action *rows,
+                       int64_t room);
+    /* Segments: the unit of recompute and of gathering, per node. */
+    int64_t (*segments)(const void *hyper, const tn_mesh *mesh, int64_t nodes, int32_t *segment_of_node);
+} tn_strategy;
+TN_SIZE(tn_strategy, 40);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

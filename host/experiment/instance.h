@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A component as an experiment uses it: its file and facts, the hyper-parameter struct its calls receive, and the
+ * components it contains.
+ */
+#ifndef HOST_EXPERIMENT_INSTANCE_H
+#define HOST_EXPERIMENT_INSTANCE_H
+
+#include <tenon/model.h>
+
+#include "host/plugin/registry.h"
+
+typedef struct tn_instance tn_instance;
+struct tn_instance {
+    const tn_entry_info *entry;     /* of the registry */
+    const tn_component_info *info;  /* of the registry: the parsed note */
+    char *path;                     /* place in the experiment, stable: "update.adamw", "model.normalizer" */
+    char *handle;                   /* `as:` or the component's name: what overrides and schedules call it */
+    void *hyper;                    /* the struct of plugin.h, laid out by info->rows[i].offset */
+    size_t hyper_size;
+    tn_instance **children;         /* values of `component` rows; a row's value is an index here, or -1 */
+    size_t child_count;
+};
+
+/* An instance from settings given as text, the rest at the rows' defaults. kind may be NULL (any kind). `real` is
+ * 32 or 64. Values are checked against type and range; an unknown name is TN_E_NOT_FOUND or TN_E_INVALID with the
+ * nearest one. The caller frees it with tn_instance_free. Nothing is loaded. [main] */
+int32_t tn_instance_create(tn_registry *registry, const char *kind, const char *name, uint32_t real, const char *path,
+                           const tn_setting *settings, size_t setting_count, tn_instance **ret, tn_error *err);
+/* Accepts NULL. */
+void tn_instance_free(tn_instance *instance);
+
+/* One row from text, as an experiment writes it. Unchanged on failure. [main] */
+int32_t tn_instance_set(tn_instance *instance, tn_registry *registry, const char *row, const char *text, tn_error *err);
+/* The row of that name ('_' and '-' equal), or NULL. */
+const tn_row *tn_instance_row(const tn_instance *instance, const char *name);
+/* A `real` or `fixed` row's place in the hyper struct. */
+double *tn_instance_real(const tn_instance *instance, const tn_row *row);
+/* An `integer`, `flag` or `choice` row's value. */
+int64_t tn_instance_integer(const tn_instance *instance, const tn_row *row);
+
+#endif
