@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products for layers: cut into tiles that depend on the shape alone, spread over the pool, each done
+ * single-threaded by the backend. The reduction is never cut, so the bits do not depend on the thread count.
+ */
+#ifndef HOST_GRAPH_COMPUTE_H
+#define HOST_GRAPH_COMPUTE_H
+
+#include <tenon/backend.h>
+
+#include "host/base/pool.h"
+
+typedef struct tn_compute_host {
+    const tn_backend *backend;
+    tn_pool *pool;
+    int32_t failed; /* the first failing tile's status; the caller clears it */
+    tn_error error;
+} tn_compute_host;
+
+/* The table to lend to layers; `host` must outlive it. */
+tn_compute tn_compute_open(tn_compute_host *host);
+
+/* Rows and columns of one tile of an m x n x k product. */
+void tn_compute_tile(int64_t m, int64_t n, int64_t k, int64_t *ret_rows, int64_t *ret_columns);
+
+#endif
