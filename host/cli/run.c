@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host/cli/cli.h"
+
+#define MAX_FIELDS 24
+
+/* What the observer keeps: the last evaluation, for the result, and when the line was last drawn. */
+typedef struct {
+    int quiet, terminal;
+    int64_t updates; /* attempts of the whole run */
+    double started, drawn, last_epoch;
+    int64_t update;
+    int32_t field_count;
+    char names[MAX_FIELDS][64];
+    double values[MAX_FIELDS];
+} progress;
+
+static volatile sig_atomic_t interrupted;
+
+/* The first asks to stop after this update, the second stops at once. */
+static void on_signal(int number)
+{
+    if (interrupted)
+        _exit(128 + number);
+    interrupted = number;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double field(const tn_record *record, const char *name, double otherwise)
+{
+    for (int32_t i = 0; i < record->field_count; i++)
+        if (!strcmp(record->fields[i].name, name))
+            return record->fields[i].value;
+    return otherwise;
+}
+
+static void draw(progress *p, const tn_record *record)
+{
+    double time = seconds(), done = (double)record->attempt / (double)(p->updates > 0 ? p->updates : 1);
+    if (!p->terminal || time - p->drawn < 0.1)
+        return;
+    p->drawn = time;
+    int filled = (int)(done * 24 + 0.5);
+    fprintf(stderr, "\r\033[K[%.*s%*s] %3.0f%%  epoch %.2f  loss %.4f  %.0f s left", filled, "########################",
+            24 - filled, "", 100 * done, record->epoch, field(record, "loss", 0),
+            done > 0 ? (time - p->started) * (1 - done) / done : 0.0);
+}
+
+static void keep_evaluation(progress *p, const tn_record *record)
+{
+    p->field_count = record->field_count < MAX_FIELDS ? record->field_count : MAX_FIELDS;
+    for (int32_t i = 0; i < p->field_count; i++) {
+        snprintf(p->names[i], sizeof p->names[i], "%s", record->fields[i].name);
+        p->values[i] = record->fields[i].value;
+    }
+    if (p->quiet)
+        return;
+    fprintf(stderr, "%sepoch %-6.4g update %-8lld", p->terminal ? "\r\033[K" : "", record->epoch, (long long)record->update);
+    for (int32_t i = 0; i < p->field_count; i++)
+        fprintf(stderr, " %s %.4f", p->names[i], p->values[i]);
+    fprintf(stderr, "  %.1f s\n", seconds() - p->started);
+}
+
+static int32_t observe(void *user, const tn_record *record)
+{
+    progress *p = user;
+    p->update = record->update;
+    if (!strcmp(record->event, "eval"))
+        keep_evaluation(p, record);
+    else if (!p->quiet && !strcmp(record->event, "train"))
+        draw(p, record);
+    return interrupted != 0;
+}
+
+static void describe(void *user, const char *text, int64_t updates)
+{
+    progress *p = user;
+    p->updates = updates;
+    p->started = seconds();
+    if (!p->quiet)
+        fputs(text, stderr);
+}
+
+static void print_json_string(const char *text)
+{
+    putchar('"');
+    for (; *text; text++)
+        if (*text == '"' || *text == '\\')
+            printf("\\%c", *text);
+        else if ((unsigned char)*text < 0x20)
+            printf("\\u%04x", *text);
+        else
+            putchar(*text);
+    putchar('"');
+}
+
+static void print_result(const progress *p, const char *folder, int json)
+{
+    if (!json) {
+        for (int32_t i = 0; i < p->field_count; i++)
+            printf("%-14s %.4f\n", p->names[i], p->values[i]);
+        printf("%-14s %s\n", "run folder", folder);
+        return;
+    }
+    printf("{\"folder\":");
+    print_json_string(folder);
+    printf(",\"updates\":%lld", (long long)p->update);
+    for (int32_t i = 0; i < p->field_count; i++) {
+        putchar(',');
+        print_json_string(p->names[i]);
+        printf(p->values[i] - p->values[i] == 0 ? ":%.17g" : ":\"%f\"", p->values[i]);
+    }
+    printf("}\n");
+}
+
+static int resolve(tenon *handle, const cli_options *options)
+{
+    tn_error err = {0};
+    char *text;
+    int32_t status = tenon_resolve(handle, options->positional[0], options->positional + 1, options->count - 1, &text, &err);
+    return status == TN_OK ? cli_print(text) : cli_fail(&err);
+}
+
+int cli_run(tenon *handle, const cli_options *options)
+{
+    tn_error err = {0};
+    char *folder = NULL;
+    if (options->count < 1) {
+        fprintf(stderr, "tenon: run takes an experiment file: tenon run docs/experiments/fashion-mlp.yaml\n");
+        return EXIT_USAGE;
+    }
+    if (options->resolve)
+        return resolve(handle, options);
+    progress p = {.quiet = options->quiet, .terminal = isatty(STDERR_FILENO) && !options->quiet};
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    tenon_run_options run = {.struct_size = sizeof run, .runs = options->runs, .observe = observe, .describe = describe, .user = &p};
+    int32_t status = tenon_run(handle, options->positional[0], options->positional + 1, options->count - 1, &run, &folder, &err);
+    if (p.terminal && p.drawn > 0)
+        fprintf(stderr, "\r\033[K");
+    int code = 0;
+    if (status == TN_OK)
+        print_result(&p, folder, options->json);
+    else
+        code = cli_fail(&err);
+    if (status == TN_E_STOPPED)
+        code = 128 + (int)interrupted;
+    if (status != TN_OK && folder)
+        fprintf(stderr, "tenon: what was recorded is in %s\n", folder);
+    tenon_free(folder);
+    return code;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/graph/graph.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "host/base/error.h"
+#include "host/base/memory.h"
+#include "host/base/philox.h"
+#include "host/graph/internal.h"
+
+/* ---- initial values ---- */
+
+static double fan(const tn_weight *weight, const int64_t *shape, int32_t ndim, int32_t axis)
+{
+    double extent = 1, field = 1;
+    for (int32_t i = 0; i < ndim; i++)
+        if (i == axis)
+            extent = (double)shape[i];
+        else if (i != weight->fan_in_axis && i != weight->fan_out_axis)
+            field *= (double)shape[i];
+    return extent * field;
+}
+
+/* Bound of the uniform rules; 0 where the fan is 0 and there is nothing to fill. */
+static double bound_of(const tn_weight *w, const tn_parameter *p)
+{
+    double in = fan(w, p->shape, p->ndim, w->fan_in_axis), out = fan(w, p->shape, p->ndim, w->fan_out_axis);
+    double square = w->init == TN_INIT_KAIMING ? 3 / in : w->init == TN_INIT_XAVIER ? 6 / (in + out) : 1 / w->b;
+    return isfinite(square) ? w->a * sqrt(square) : 0;
+}
+
+static void constant(void *data, uint32_t real, int64_t n, double value)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (real == 64)
+            ((double *)data)[i] = value;
+        else
+            ((float *)data)[i] = (float)value;
+}
+
+static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
+{
+    const tn_weight *w = &graph->weights[index];
+    const tn_parameter *p = &graph->parameters.list[index];
+    uint32_t real = graph->options.real;
+    void *data = (char *)graph->parameters.p + graph->parameters.at[index] * real_bytes(graph);
+    uint64_t key = tn_hash_key(graph->options.seed, p->name, "initial");
+    double bound = bound_of(w, p);
+    switch (w->init) {
+    case TN_INIT_CONSTANT:
+        constant(data, real, p->n, w->a);
+        return TN_OK;
+    case TN_INIT_UNIFORM:
+        tn_random_uniform(key, 0, 0, p->n, w->a, w->b, real, data);
+        return TN_OK;
+    case TN_INIT_NORMAL:
+        tn_random_normal(key, 0, 0, p->n, w->a, w->b, real, data);
+        return TN_OK;
+    case TN_INIT_KAIMING:
+    case TN_INIT_XAVIER:
+    case TN_INIT_FAN_UNIFORM:
+        tn_random_uniform(key, 0, 0, p->n, -bound, bound, real, data);
+        return TN_OK;
+    default:
+        return tn_error_set(err, TN_E_PLUGIN, "%s: initial-value rule %d is unknown to this host", p->name, w->init);
+    }
+}
+
+int32_t tn_graph_initialise(tn_graph *graph, tn_error *err)
+{
+    int32_t status = TN_OK;
+    for (int64_t i = 0; i < graph->parameters.count && status == TN_OK; i++)
+        status = start_parameter(graph, i, err);
+    for (int32_t i = 0; i < graph->buffer_count; i++)
+        constant(graph->buffers[i].tensor.data, graph->options.real, tn_tensor_elements(&graph->buffers[i].tensor),
+                 graph->buffer_initial[i]);
+    return status;
+}
+
+/* ---- the loss ---- */
+
+static int32_t open_loss(tn_graph *graph, tn_error *err)
+{
+    const tn_instance *loss = graph->options.loss;
+    int32_t status = tn_registry_load(graph->options.registry, loss->entry, &graph->loss, sizeof graph->loss, err);
+    if (status != TN_OK)
+        return status;
+    if (!graph->loss.check || !graph->loss.evaluate)
+        return tn_error_set(err, TN_E_PLUGIN, "%s: its table lacks check or evaluate", loss->info->name);
+    status = graph->loss.check(loss->hyper, &graph->nodes[graph->output].out, &graph->target_tensor.view, err);
+    if (status != TN_OK)
+        return tn_error_wrap(err, "loss %s", loss->info->name);
+    const json_t *names = json_object_get(loss->info->facts, "metrics");
+    size_t count = json_array_size(names);
+    graph->metrics = tn_alloc(count + 1, sizeof *graph->metrics);
+    if (!graph->metrics)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for the metrics' names");
+    for (size_t i = 0; i < count; i++)
+        if (json_is_string(json_array_get(names, i)))
+            graph->metrics[graph->metric_count++] = json_string_value(json_array_get(names, i));
+    if (graph->metric_count > TN_SUMS_MAX - TN_SUM_FIRST)
+        return tn_error_set(err, TN_E_PLUGIN, "%s: %zu metrics; at most %d are allowed", loss->info->name,
+                            graph->metric_count, TN_SUMS_MAX - TN_SUM_FIRST);
+    return TN_OK;
+}
+
+/* ---- life ---- */
+
+int32_t tn_graph_create(const tn_graph_options *options, tn_graph **ret, tn_error *err)
+{
+    if (options->batch < 1)
+        return tn_error_set(err, TN_E_INVALID, "the batch is %lld; at least 1 is needed", (long long)options->batch);
+    tn_graph *graph = tn_alloc(1, sizeof *graph);
+    if (!graph)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for the graph");
+    graph->options = *options;
+    graph->compute_host = (tn_compute_host){.backend = options->backend, .pool = options->pool};
+    graph->compute = tn_compute_open(&graph->compute_host);
+    int32_t status = tn_graph_build(graph, err);
+    if (status == TN_OK)
+        status = tn_graph_plan(graph, err);
+    if (status == TN_OK)
+        status = open_loss(graph, err);
+    if (status == TN_OK)
+        status = tn_graph_initialise(graph, err);
+    if (status != TN_OK) {
+        tn_graph_destroy(graph);
+        return status;
+    }
+    *ret = graph;
+    return TN_OK;
+}
+
+void tn_graph_destroy(tn_graph *graph)
+{
+    if (!graph)
+        return;
+    for (int32_t i = 0; i < graph->node_count; i++) {
+        tn_free(graph->nodes[i].name);
+        if (graph->nodes[i].owned)
+            tn_instance_free(graph->nodes[i].instance);
+    }
+    for (int64_t i = 0; i < graph->parameters.count; i++) {
+        tn_free((void *)graph->parameters.list[i].name);
+        tn_free((void *)graph->parameters.list[i].layer);
+    }
+    for (int32_t i = 0; i < graph->buffer_count; i++)
+        tn_free((void *)graph->buffers[i].name);
+    void *const owned[] = {graph->nodes, graph->weights, graph->parameters.list, graph->parameters.at,
+                           graph->parameters.present, graph->parameters.p, graph->parameters.g, graph->parameter_tensors,
+                           graph->buffers, graph->buffer_tensors, graph->buffer_initial, graph->places, graph->arena,
+                           graph->buffer_arena, graph->partials, graph->workspace, graph->input, graph->target,
+                           graph->metrics, graph};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        tn_free(owned[i]);
+}
+
+/* ---- looking in ---- */
+
+tn_parameters *tn_graph_parameters(tn_graph *graph) { return &graph->parameters; }
+void *tn_graph_input(tn_graph *graph) { return graph->input; }
+void *tn_graph_target(tn_graph *graph) { return graph->target; }
+const tn_tensor *tn_graph_output(const tn_graph *graph) { return &graph->nodes[graph->output].out; }
+
+size_t tn_graph_metrics(const tn_graph *graph, const char *const **ret)
+{
+    *ret = graph->metrics;
+    return graph->metric_count;
+}
+
+size_t tn_graph_buffers(const tn_graph *graph, const tn_graph_buffer **ret)
+{
+    *ret = graph->buffers;
+    return (size_t)graph->buffer_count;
+}
+
+tn_graph_memory tn_graph_memory_of(const tn_graph *graph)
+{
+    int64_t arena = graph->parameters.elements * real_bytes(graph);
+    return (tn_graph_memory){.parameters = arena, .gradients = arena, .buffers = graph->buffer_bytes,
+                             .input = graph->input_bytes + tn_tensor_bytes(&graph->target_tensor.view),
+                             .activations = graph->arena_bytes, .activations_unshared = graph->unshared_bytes,
+                             .partials = graph->partial_bytes,
+                             .workspace = graph->workspace_bytes * tn_pool_threads(graph->options.pool)};
+}
+
+void tn_graph_describe(const tn_graph *graph, tn_text *text)
+{
+    for (int32_t i = 1; i < graph->node_count; i++) {
+        const node *n = &graph->nodes[i];
+        int64_t parameters = 0;
+        for (int32_t k = 0; k < n->parameter_count; k++)
+            parameters += graph->parameters.list[n->parameter + k].n;
+        tn_text_addf(text, "  %-24s %-14s [", n->name, n->instance->info->name);
+        for (int32_t d = 0; d < n->out.ndim; d++)
+            tn_text_addf(text, d ? ", %lld" : "%lld", (long long)n->out.shape[d]);
+        tn_text_addf(text, "]  %lld\n", (long long)parameters);
+    }
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/store/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "host/base/error.h"
+#include "host/base/memory.h"
+
+static int32_t io_error(tn_error *err, const char *what, const char *path)
+{
+    return tn_error_set(err, TN_E_IO, "%s: can not %s: %s", path, what, strerror(errno));
+}
+
+/* Like mkdir -p. */
+static int32_t make_parents(const char *path, tn_error *err)
+{
+    char *copy = tn_strdup(path);
+    int32_t status = copy ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    for (char *slash = copy; status == TN_OK && slash; ) {
+        slash = strchr(slash + 1, '/');
+        if (slash)
+            *slash = '\0';
+        if (*copy && mkdir(copy, 0777) != 0 && errno != EEXIST)
+            status = io_error(err, "make the folder", copy);
+        if (slash)
+            *slash = '/';
+    }
+    tn_free(copy);
+    return status;
+}
+
+static void clean_name(char *name)
+{
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    for (; *name; name++)
+        if (!strchr(good, *name))
+            *name = '-';
+}
+
+static char *candidate(const char *parent, const char *stamp, const char *name, int attempt)
+{
+    return attempt == 1 ? tn_format("%s/%s-%s", parent, stamp, name)
+                        : tn_format("%s/%s-%s-%d", parent, stamp, name, attempt);
+}
+
+int32_t tn_folder_create(const char *parent, const char *name, char **ret, tn_error *err)
+{
+    char stamp[32];
+    struct tm tm;
+    time_t now = time(NULL);
+    localtime_r(&now, &tm);
+    snprintf(stamp, sizeof stamp, "%04d%02d%02d-%02d%02d%02d", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
+             tm.tm_min, tm.tm_sec);
+    char *clean = tn_strndup(name, 100);
+    if (!clean)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    clean_name(clean);
+    int32_t status = make_parents(parent, err);
+    for (int attempt = 1; status == TN_OK; attempt++) {
+        char *path = candidate(parent, stamp, clean, attempt);
+        if (path && mkdir(path, 0777) == 0) {
+            *ret = path;
+            break;
+        }
+        if (!path)
+            status = tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+        else if (errno != EEXIST || attempt == 1000)
+            status = io_error(err, "make the folder", path);
+        tn_free(path);
+    }
+    tn_free(clean);
+    return status;
+}
+
+static int write_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t done = write(fd, bytes, count);
+        if (done < 0 && errno != EINTR)
+            return -1;
+        if (done > 0) {
+            bytes += done;
+            count -= (size_t)done;
+        }
+    }
+    return 0;
+}
+
+int32_t tn_folder_write(const char *folder, const char *file, const void *bytes, size_t count, tn_error *err)
+{
+    char *path = tn_format("%s/%s", folder, file), *temporary = tn_format("%s/.%s.new", folder, file);
+    int32_t status = path && temporary ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    int fd = status == TN_OK ? open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+    if (status == TN_OK && fd < 0)
+        status = io_error(err, "write", temporary);
+    if (status == TN_OK && (write_all(fd, bytes, count) != 0 || fsync(fd) != 0))
+        status = io_error(err, "write", temporary);
+    if (fd >= 0 && close(fd) != 0 && status == TN_OK)
+        status = io_error(err, "write", temporary);
+    if (status == TN_OK && rename(temporary, path) != 0)
+        status = io_error(err, "rename to its final name", temporary);
+    if (status != TN_OK && fd >= 0)
+        unlink(temporary);
+    tn_free(path);
+    tn_free(temporary);
+    return status;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/tenon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host/base/error.h"
+#include "host/base/memory.h"
+#include "host/base/text.h"
+#include "host/experiment/experiment.h"
+#include "host/store/folder.h"
+#include "host/train/trainer.h"
+
+#ifndef TENON_VERSION
+#define TENON_VERSION "unknown"
+#endif
+
+struct tenon {
+    tn_log log;
+    tn_registry *registry;
+};
+
+int32_t tenon_open(const tenon_options *options, tenon **ret, tn_error *err)
+{
+    tenon *handle = tn_alloc(1, sizeof *handle);
+    if (!handle)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for the library's handle");
+    if (options)
+        handle->log = (tn_log){options->log, options->user};
+    int32_t status = tn_registry_open(&handle->log, &handle->registry, err);
+    if (status != TN_OK)
+        tenon_close(handle);
+    else
+        *ret = handle;
+    return status;
+}
+
+void tenon_close(tenon *handle)
+{
+    if (!handle)
+        return;
+    tn_registry_close(handle->registry);
+    tn_free(handle);
+}
+
+/* Hands the text over, or frees it and says why it is none. */
+static int32_t give(tn_text *text, int32_t status, char **ret, tn_error *err)
+{
+    if (status == TN_OK)
+        status = tn_text_status(text, err);
+    if (status == TN_OK) {
+        *ret = tn_text_take(text);
+        if (!*ret)
+            status = tn_error_set(err, TN_E_MEMORY, "no memory for the text");
+    }
+    tn_text_free(text);
+    return status;
+}
+
+int32_t tenon_list(tenon *handle, const char *kind, uint32_t flags, char **ret, tn_error *err)
+{
+    tn_text text = {0};
+    int all = (flags & TENON_ALL) != 0;
+    int32_t status = flags & TENON_JSON ? tn_registry_list_json(handle->registry, kind, all, &text, err)
+                                        : tn_registry_list_text(handle->registry, kind, all, &text, err);
+    return give(&text, status, ret, err);
+}
+
+int32_t tenon_info(tenon *handle, const char *name, uint32_t flags, char **ret, tn_error *err)
+{
+    tn_text text = {0};
+    const tn_entry_info *entry;
+    const char *slash = strchr(name, '/');
+    char *kind = slash ? tn_strndup(name, (size_t)(slash - name)) : NULL;
+    if (slash && !kind)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for a name");
+    int32_t status = tn_registry_find(handle->registry, kind, slash ? slash + 1 : name, NULL, 0, &entry, err);
+    tn_free(kind);
+    if (status == TN_OK)
+        status = flags & TENON_JSON ? tn_registry_info_json(handle->registry, entry, &text, err)
+                                    : tn_registry_info_text(handle->registry, entry, &text, err);
+    return give(&text, status, ret, err);
+}
+
+/* ---- run ---- */
+
+static int32_t copy_input(const char *folder, const char *path, tn_error *err)
+{
+    char buffer[4096];
+    tn_text text = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got;
+    if (fd < 0)
+        return tn_error_set(err, TN_E_IO, "%s: can not read: %s", path, strerror(errno));
+    while ((got = read(fd, buffer, sizeof buffer)) > 0)
+        tn_text_addn(&text, buffer, (size_t)got);
+    int32_t status = got < 0 ? tn_error_set(err, TN_E_IO, "%s: can not read: %s", path, strerror(errno))
+                             : tn_text_status(&text, err);
+    close(fd);
+    if (status == TN_OK)
+        status = tn_folder_write(folder, "experiment.yaml", text.data ? text.data : "", text.size, err);
+    tn_text_free(&text);
+    return status;
+}
+
+static int32_t write_inputs(const char *folder, const char *path, const tn_experiment *experiment,
+                            const char *const *overrides, size_t override_count, tn_error *err)
+{
+    tn_text text = {0};
+    for (size_t i = 0; i < override_count; i++)
+        tn_text_addf(&text, "%s\n", overrides[i]);
+    int32_t status = tn_text_status(&text, err);
+    if (status == TN_OK)
+        status = copy_input(folder, path, err);
+    if (status == TN_OK)
+        status = tn_folder_write(folder, "overrides.txt", text.data ? text.data : "", text.size, err);
+    if (status == TN_OK)
+        status = tn_folder_write(folder, "experiment.resolved.yaml", experiment->resolved, strlen(experiment->resolved), err);
+    tn_text_free(&text);
+    return status;
+}
+
+static int32_t describe(tn_trainer *trainer, const tenon_run_options *options, tn_error *err)
+{
+    tn_text text = {0};
+    tn_trainer_describe(trainer, &text);
+    int32_t status = tn_text_status(&text, err);
+    if (status == TN_OK)
+        options->describe(options->user, text.data, tn_trainer_horizon(trainer));
+    tn_text_free(&text);
+    return status;
+}
+
+static int32_t train(tenon *handle, const tn_experiment *experiment, const char *folder, const tenon_run_options *options,
+                     tn_error *err)
+{
+    tn_trainer *trainer;
+    tn_trainer_options open = {.registry = handle->registry, .experiment = experiment, .folder = folder,
+                               .log = &handle->log, .observer = options->observe, .user = options->user};
+    int32_t status = tn_trainer_open(&open, &trainer, err);
+    if (status != TN_OK)
+        return status;
+    if (options->describe)
+        status = describe(trainer, options, err);
+    if (status == TN_OK)
+        status = tn_trainer_run(trainer, err);
+    tn_trainer_close(trainer);
+    return status;
+}
+
+int32_t tenon_run(tenon *handle, const char *path, const char *const *overrides, size_t override_count,
+                  const tenon_run_options *options, char **ret, tn_error *err)
+{
+    const tenon_run_options none = {.struct_size = sizeof none};
+    tn_experiment *experiment;
+    *ret = NULL;
+    int32_t status = tn_experiment_read(handle->registry, path, overrides, override_count, &experiment, err);
+    if (status != TN_OK)
+        return status;
+    options = options ? options : &none;
+    status = tn_folder_create(options->runs ? options->runs : "runs", experiment->name, ret, err);
+    if (status == TN_OK)
+        status = write_inputs(*ret, path, experiment, overrides, override_count, err);
+    if (status == TN_OK)
+        status = train(handle, experiment, *ret, options, err);
+    tn_experiment_free(experiment);
+    return status;
+}
+
+int32_t tenon_resolve(tenon *handle, const char *path, const char *const *overrides, size_t override_count, char **ret,
+                      tn_error *err)
+{
+    tn_experiment *experiment;
+    int32_t status = tn_experiment_read(handle->registry, path, overrides, override_count, &experiment, err);
+    if (status != TN_OK)
+        return status;
+    *ret = tn_strdup(experiment->resolved);
+    tn_experiment_free(experiment);
+    return *ret ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for the text");
+}
+
+void tenon_free(char *text) { tn_free(text); }
+const char *tenon_version(void) { return TENON_VERSION; }

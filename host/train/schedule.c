@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/train/schedule.h"
+
+#include "host/base/error.h"
+#include "host/base/memory.h"
+
+typedef struct {
+    const tn_schedule *schedule;
+    tn_scheduler *tables; /* one a segment */
+    int64_t *starts;      /* update at which each segment begins */
+    char *name;
+    double *place; /* in the target's hyper struct */
+} driver;
+
+struct tn_schedules {
+    driver *list;
+    size_t count;
+    int64_t horizon;
+};
+
+static int64_t segment_steps(const tn_instance *segment)
+{
+    const tn_row *row = tn_instance_row(segment, "steps");
+    return row ? tn_instance_integer(segment, row) : 0;
+}
+
+static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
+{
+    int64_t start = 0;
+    for (size_t i = 0; i < d->schedule->segment_count; i++) {
+        const tn_instance *segment = d->schedule->segments[i];
+        int32_t status = tn_registry_load(registry, segment->entry, &d->tables[i], sizeof d->tables[i], err);
+        if (status != TN_OK)
+            return status;
+        if (!d->tables[i].value)
+            return tn_error_set(err, TN_E_PLUGIN, "scheduler %s: its table lacks value", segment->info->name);
+        if (d->tables[i].observe)
+            return tn_error_set(err, TN_E_UNSUPPORTED, "scheduler %s: listens to metrics, which this host does not feed yet",
+                                segment->info->name);
+        d->starts[i] = start;
+        start += segment_steps(segment);
+    }
+    return TN_OK;
+}
+
+static int32_t open_driver(tn_registry *registry, const tn_schedule *schedule, driver *d, tn_error *err)
+{
+    d->schedule = schedule;
+    d->tables = tn_alloc(schedule->segment_count + 1, sizeof *d->tables);
+    d->starts = tn_alloc(schedule->segment_count + 1, sizeof *d->starts);
+    d->name = tn_format("%s.%s", schedule->target->handle, schedule->row->name);
+    d->place = tn_instance_real(schedule->target, schedule->row);
+    if (!d->tables || !d->starts || !d->name)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for the schedules");
+    return open_segments(registry, d, err);
+}
+
+int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment, int64_t horizon, tn_schedules **ret,
+                          tn_error *err)
+{
+    tn_schedules *schedules = tn_alloc(1, sizeof *schedules);
+    if (!schedules || !(schedules->list = tn_alloc(experiment->schedule_count + 1, sizeof *schedules->list))) {
+        tn_free(schedules);
+        return tn_error_set(err, TN_E_MEMORY, "no memory for the schedules");
+    }
+    schedules->horizon = horizon;
+    int32_t status = TN_OK;
+    for (; schedules->count < experiment->schedule_count && status == TN_OK; schedules->count++)
+        status = open_driver(registry, &experiment->schedules[schedules->count], &schedules->list[schedules->count], err);
+    if (status != TN_OK)
+        tn_schedules_close(schedules);
+    else
+        *ret = schedules;
+    return status;
+}
+
+void tn_schedules_close(tn_schedules *schedules)
+{
+    if (!schedules)
+        return;
+    for (size_t i = 0; i < schedules->count; i++) {
+        tn_free(schedules->list[i].tables);
+        tn_free(schedules->list[i].starts);
+        tn_free(schedules->list[i].name);
+    }
+    tn_free(schedules->list);
+    tn_free(schedules);
+}
+
+static double value_at(const tn_schedules *schedules, const driver *d, tn_position position)
+{
+    size_t i = d->schedule->segment_count - 1;
+    while (i > 0 && d->starts[i] > position.step)
+        i--;
+    int64_t steps = segment_steps(d->schedule->segments[i]), left = schedules->horizon - d->starts[i];
+    position.struct_size = sizeof position;
+    position.base = d->schedule->base;
+    position.step -= d->starts[i];
+    position.horizon = steps > 0 ? steps : left > 0 ? left : 1;
+    return d->tables[i].value(d->schedule->segments[i]->hyper, &position, NULL);
+}
+
+int32_t tn_schedules_apply(tn_schedules *schedules, const tn_position *position, tn_error *err)
+{
+    for (size_t i = 0; i < schedules->count; i++) {
+        const driver *d = &schedules->list[i];
+        double value = value_at(schedules, d, *position);
+        if (!tn_range_holds(&d->schedule->row->range, value))
+            return tn_error_set(err, TN_E_INVALID, "schedule %s: update %lld would get %g, outside the range %s", d->name,
+                                (long long)position->step, value, d->schedule->row->range_text);
+        *d->place = value;
+    }
+    return TN_OK;
+}
+
+size_t tn_schedules_count(const tn_schedules *schedules) { return schedules->count; }
+
+const char *tn_schedules_at(const tn_schedules *schedules, size_t index, double *ret)
+{
+    *ret = *schedules->list[index].place;
+    return schedules->list[index].name;
+}

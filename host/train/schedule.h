@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Schedules: which hyper-parameter has which value for the next update.
+ */
+#ifndef HOST_TRAIN_SCHEDULE_H
+#define HOST_TRAIN_SCHEDULE_H
+
+#include <tenon/scheduler.h>
+
+#include "host/experiment/experiment.h"
+
+typedef struct tn_schedules tn_schedules;
+
+/* Loads the schedulers. `horizon`: updates of the whole run. [main] */
+int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment, int64_t horizon, tn_schedules **ret,
+                          tn_error *err);
+void tn_schedules_close(tn_schedules *schedules);
+
+/* Writes every scheduled hyper-parameter for the update at `position` (of the whole run; base and horizon are set
+ * here). A value outside its row's range is refused, naming both. Allocates nothing. [main] */
+int32_t tn_schedules_apply(tn_schedules *schedules, const tn_position *position, tn_error *err);
+
+size_t tn_schedules_count(const tn_schedules *schedules);
+/* "rule.lr" and the value applied last. The name lives as long as the schedules. */
+const char *tn_schedules_at(const tn_schedules *schedules, size_t index, double *ret);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One execution of an experiment: data, graph, chain, schedules, evaluation, records.
+ */
+#ifndef HOST_TRAIN_TRAINER_H
+#define HOST_TRAIN_TRAINER_H
+
+#include <tenon/sink.h>
+
+#include "host/base/log.h"
+#include "host/base/text.h"
+#include "host/experiment/experiment.h"
+#include "host/graph/graph.h"
+#include "host/store/sinks.h"
+#include "host/update/chain.h"
+
+typedef struct tn_trainer tn_trainer;
+
+/* Sees every record after the sinks; returns non-zero to stop after this update. */
+typedef int32_t (*tn_observer)(void *user, const tn_record *record);
+
+typedef struct tn_trainer_options {
+    tn_registry *registry;
+    const tn_experiment *experiment; /* all borrowed; must outlive the trainer */
+    const char *folder;              /* of the run; NULL: no sinks */
+    const tn_log *log;
+    tn_observer observer; /* NULL: none */
+    void *user;
+} tn_trainer_options;
+
+/* Opens everything: after this the first update can start. [main] */
+int32_t tn_trainer_open(const tn_trainer_options *options, tn_trainer **ret, tn_error *err);
+/* Accepts NULL. */
+void tn_trainer_close(tn_trainer *trainer);
+
+/* One attempted update: a window of micro-batches, the chain, the records. Nothing is allocated after the first.
+ * TN_E_NUMERIC when the run has diverged. [main] */
+int32_t tn_trainer_step(tn_trainer *trainer, tn_error *err);
+/* All attempts that are left, with the evaluations that are due. TN_E_STOPPED when the observer asked. [main] */
+int32_t tn_trainer_run(tn_trainer *trainer, tn_error *err);
+/* Evaluates the split of the experiment now and records it. [main] */
+int32_t tn_trainer_evaluate(tn_trainer *trainer, tn_error *err);
+
+/* Attempts of the whole run, and those done so far. */
+int64_t tn_trainer_horizon(const tn_trainer *trainer);
+int64_t tn_trainer_attempt(const tn_trainer *trainer);
+tn_graph *tn_trainer_graph(tn_trainer *trainer);
+tn_chain *tn_trainer_chain(tn_trainer *trainer);
+/* Text for people: layers, parameters, the memory plan. */
+void tn_trainer_describe(const tn_trainer *trainer, tn_text *text);
+
+#endif
