@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/scheduler: values against golden/schedulers.json (TENON_TEST_DATA), exact ends, the known faults by name.
+ */
+#include <jansson.h>
+#include <math.h>
+
+#include <tenon/scheduler.h>
+
+#include "tests/component.h"
+
+#define SEGMENTS 4
+
+typedef struct segment {
+    tn_instance *c;
+    tn_scheduler table;
+    int64_t steps; /* 0: the last one */
+} segment;
+
+typedef struct sequence {
+    size_t count;
+    segment segments[SEGMENTS];
+} sequence;
+
+static segment segment_open(const char *use)
+{
+    segment s = {.steps = 0};
+    s.c = component_open("scheduler", use, 0, &s.table, sizeof s.table);
+    return s;
+}
+
+static void sequence_close(sequence *q)
+{
+    for (size_t i = 0; i < q->count; i++)
+        tn_instance_free(q->segments[i].c);
+}
+
+/* The value at update t of a run of `total` updates, as the host composes a sequence. */
+static double sequence_value(const sequence *q, double base, int64_t total, int64_t t)
+{
+    tn_position at = {.struct_size = sizeof at, .base = base};
+    int64_t first = 0;
+    size_t i = 0;
+    for (; i + 1 < q->count && t >= first + q->segments[i].steps; i++)
+        first += q->segments[i].steps;
+    at.step = t - first;
+    at.horizon = i + 1 < q->count ? q->segments[i].steps : total > first ? total - first : 0;
+    return q->segments[i].table.value(q->segments[i].c->hyper, &at, NULL);
+}
+
+static sequence sequence_from(const json_t *segments)
+{
+    sequence q = {0};
+    size_t i;
+    json_t *one;
+    json_array_foreach(segments, i, one) {
+        const char *key;
+        json_t *text;
+        ck_assert_uint_lt(i, SEGMENTS);
+        q.segments[i] = segment_open(json_string_value(json_object_get(one, "use")));
+        json_object_foreach(one, key, text) {
+            if (strcmp(key, "use") != 0)
+                component_set(q.segments[i].c, key, json_string_value(text));
+            if (strcmp(key, "steps") == 0)
+                q.segments[i].steps = atoll(json_string_value(text));
+        }
+        q.count = i + 1;
+    }
+    return q;
+}
+
+static json_t *golden(void)
+{
+    char path[1024];
+    json_error_t error;
+    snprintf(path, sizeof path, "%s/schedulers.json", test_env("TENON_TEST_DATA"));
+    json_t *cases = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    ck_assert_msg(cases != NULL, "%s: %s", path, error.text);
+    return cases;
+}
+
+/* Forwards, then backwards: the order of the questions must not matter. */
+static void check_case(const json_t *one)
+{
+    const char *name = json_string_value(json_object_get(one, "name"));
+    const json_t *values = json_object_get(one, "values");
+    double base = json_number_value(json_object_get(one, "base"));
+    int64_t total = json_integer_value(json_object_get(one, "total"));
+    sequence q = sequence_from(json_object_get(one, "segments"));
+    int64_t count = (int64_t)json_array_size(values);
+    double *seen = calloc((size_t)count, sizeof *seen);
+    ck_assert_int_gt(count, 0);
+    for (int64_t t = 0; t < count; t++) {
+        double expected = json_number_value(json_array_get(values, (size_t)t));
+        seen[t] = sequence_value(&q, base, total, t);
+        ck_assert_msg(fabs(seen[t] - expected) <= 1e-14 * fmax(1, fabs(base)), "%s: update %lld: %.17g, not %.17g",
+                      name, (long long)t, seen[t], expected);
+    }
+    for (int64_t t = count - 1; t >= 0; t--)
+        ck_assert_msg(seen[t] == sequence_value(&q, base, total, t), "%s: update %lld is not pure", name, (long long)t);
+    free(seen);
+    sequence_close(&q);
+}
+
+START_TEST(golden_values)
+{
+    json_t *cases = golden(), *one;
+    size_t i;
+    ck_assert_uint_gt(json_array_size(cases), 20);
+    json_array_foreach(cases, i, one)
+        check_case(one);
+    json_decref(cases);
+}
+END_TEST
+
+static double value_at(const segment *s, int64_t step, int64_t horizon, double base)
+{
+    tn_position at = {.struct_size = sizeof at, .step = step, .horizon = horizon, .base = base};
+    return s->table.value(s->c->hyper, &at, NULL);
+}
+
+START_TEST(exact_start_and_end)
+{
+    static const char *const uses[] = {"linear", "cosine"};
+    for (int i = 0; i < 2; i++) {
+        segment s = segment_open(uses[i]);
+        component_set(s.c, "start", "0.3");
+        component_set(s.c, "end", "0.1");
+        for (int64_t total = 2; total < 300; total++) {
+            ck_assert_double_eq(value_at(&s, 0, total, 7), 0.3);
+            ck_assert_double_eq(value_at(&s, total - 1, total, 7), 0.1);
+            ck_assert_double_eq(value_at(&s, total + 5, total, 7), 0.1);
+        }
+        ck_assert_double_eq(value_at(&s, INT64_MAX, INT64_MAX, 7), 0.1);
+        ck_assert_double_eq(value_at(&s, 0, INT64_MAX, 7), 0.3);
+        tn_instance_free(s.c);
+    }
+}
+END_TEST
+
+START_TEST(monotonic_and_between)
+{
+    static const char *const uses[] = {"linear", "cosine"};
+    for (int i = 0; i < 2; i++) {
+        segment s = segment_open(uses[i]);
+        double last = 0.3;
+        component_set(s.c, "end", "1e-5");
+        for (int64_t t = 0; t < 5000; t++) {
+            double value = value_at(&s, t, 4000, 0.3);
+            ck_assert_double_le(value, last);
+            ck_assert_double_ge(value, 1e-5);
+            last = value;
+        }
+        tn_instance_free(s.c);
+    }
+}
+END_TEST
+
+/* Numbers that do not come from schedulers.py. */
+START_TEST(sch_01_cosine_holds_its_end)
+{
+    static const double expected[] = {0.5, 0.4522542486, 0.3272542486, 0.1727457514, 0.04774575141, 0, 0, 0};
+    static const int order[] = {7, 0, 5, 3, 1, 6, 2, 4};
+    segment s = segment_open("cosine");
+    component_set(s.c, "steps", "5");
+    for (int i = 0; i < 8; i++)
+        ck_assert_double_eq_tol(value_at(&s, order[i], 12, 0.5), expected[order[i]], 1e-10);
+    ck_assert_double_eq(value_at(&s, 5, 12, 0.5), 0);
+    tn_instance_free(s.c);
+}
+END_TEST
+
+START_TEST(sch_13_linear)
+{
+    segment s = segment_open("linear");
+    component_set(s.c, "end", "0");
+    component_set(s.c, "steps", "10");
+    for (int k = 0; k < 10; k++)
+        ck_assert_double_eq_tol(value_at(&s, k, 10, 1), 1 - k / 10.0, 1e-15);
+    tn_instance_free(s.c);
+}
+END_TEST
+
+START_TEST(sch_16_warm_up_in_both_conventions)
+{
+    segment s = segment_open("linear");
+    component_set(s.c, "start", "0");
+    component_set(s.c, "steps", "4");
+    ck_assert_double_eq(value_at(&s, 0, 4, 1), 0);
+    ck_assert_double_eq(value_at(&s, 3, 4, 1), 0.75);
+    component_set(s.c, "reaches", "end");
+    for (int k = 0; k < 4; k++)
+        ck_assert_double_eq(value_at(&s, k, 4, 1), (k + 1) / 4.0);
+    tn_instance_free(s.c);
+}
+END_TEST
+
+START_TEST(sch_17_phases)
+{
+    static const double expected[] = {0.5,          1,            1,            0.9554359906, 0.8305704108,
+                                      0.6501344203, 0.4498655797, 0.2694295892, 0.1445640094, 0.1};
+    sequence q = {.count = 2};
+    q.segments[0] = segment_open("linear");
+    q.segments[0].steps = 2;
+    component_set(q.segments[0].c, "start", "0");
+    component_set(q.segments[0].c, "steps", "2");
+    component_set(q.segments[0].c, "reaches", "end");
+    q.segments[1] = segment_open("cosine");
+    component_set(q.segments[1].c, "end", "0.1");
+    for (int t = 0; t < 10; t++)
+        ck_assert_double_eq_tol(sequence_value(&q, 1, 10, t), expected[t], 1e-10);
+    ck_assert_double_eq(sequence_value(&q, 1, 10, 9), 0.1);
+    q.segments[0].steps = 100;
+    component_set(q.segments[0].c, "steps", "100");
+    component_set(q.segments[1].c, "end", "0");
+    component_set(q.segments[1].c, "reaches", "start");
+    ck_assert_double_eq_tol(sequence_value(&q, 1, 1000, 550), 0.5, 1e-15);
+    sequence_close(&q);
+}
+END_TEST
+
+START_TEST(published_cosine)
+{
+    segment s = segment_open("cosine");
+    component_set(s.c, "end", "0.001");
+    component_set(s.c, "steps", "100");
+    ck_assert_double_eq_tol(value_at(&s, 25, 100, 0.1), 0.0855017856687341, 1e-15);
+    ck_assert_double_eq_tol(value_at(&s, 50, 100, 0.1), 0.0505, 1e-15);
+    tn_instance_free(s.c);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("schedulers");
+    TCase *tcase = tcase_create("schedulers");
+    tcase_add_test(tcase, golden_values);
+    tcase_add_test(tcase, exact_start_and_end);
+    tcase_add_test(tcase, monotonic_and_between);
+    tcase_add_test(tcase, sch_01_cosine_holds_its_end);
+    tcase_add_test(tcase, sch_13_linear);
+    tcase_add_test(tcase, sch_16_warm_up_in_both_conventions);
+    tcase_add_test(tcase, sch_17_phases);
+    tcase_add_test(tcase, published_cosine);
+    suite_add_tcase(suite, tcase);
+    return test_main(suite);
+}
