@@ -76,26 +76,24 @@ TN_SIZE(tn_error, 1028);
 
 /* ---- tensors: FROZEN, layout-identical to DLPack's DLDataType, DLDevice and DLTensor ---- */
 
-typedef struct tn_dtype {
-    uint8_t code; /* TN_INT ... */
-    uint8_t bits; /* of one lane */
-    uint16_t lanes;
-} tn_dtype;
-TN_SIZE(tn_dtype, 4);
-
 #define TN_INT    0u
 #define TN_UINT   1u
 #define TN_FLOAT  2u
 #define TN_BFLOAT 4u
 
-typedef struct tn_device {
-    int32_t type; /* TN_CPU or TN_CUDA */
-    int32_t id;   /* which of them, from 0 */
-} tn_device;
-TN_SIZE(tn_device, 8);
+typedef struct tn_dtype {
+    uint8_t code, bits; /* TN_INT ...; bits of one lane */
+    uint16_t lanes;
+} tn_dtype;
+TN_SIZE(tn_dtype, 4);
 
 #define TN_CPU  1
 #define TN_CUDA 2
+
+typedef struct tn_device {
+    int32_t type, id; /* TN_CPU or TN_CUDA; which of them, from 0 */
+} tn_device;
+TN_SIZE(tn_device, 8);
 
 /* Row-major. The host always passes strides (in elements), byte_offset 0 and data aligned to 64 bytes; the
  * caller of libtenon may not, so whoever reads a foreign tensor accepts NULL strides and any offset. */
@@ -118,11 +116,10 @@ TN_AT(tn_tensor, byte_offset, 40);
 
 /* ---- what the host lends to each call ---- */
 
-/* Services of the host. Valid while the component is loaded. */
+/* Services of the host, valid while the component is loaded; `host` goes back as the first argument. */
 typedef struct tn_services {
-    uint32_t struct_size;
-    uint32_t reserved;
-    void *host; /* pass it back as the first argument */
+    uint32_t struct_size, reserved;
+    void *host;
     /* Write one line to the host's log; level 0 debug, 1 info, 2 warning. [any] */
     void (*log)(void *host, int32_t level, const char *text);
     /* A table of the host by interface id, e.g. "tenon.compute/0.1"; NULL if this host has none. [any] */
@@ -137,14 +134,11 @@ TN_SIZE(tn_services, 32);
  * step commits. `key` is this instance's random key: a hash of (seed, instance path, purpose); a draw for
  * element i of the logical tensor uses the counter (attempt, i), so no split of the work changes it. */
 typedef struct tn_context {
-    uint32_t struct_size;
-    uint32_t reserved;
-    int64_t attempt; /* from 0 */
-    int64_t update;  /* committed so far, from 0 */
+    uint32_t struct_size, reserved;
+    int64_t attempt, update; /* from 0 */
     uint64_t key;
     const tn_services *services;
 } tn_context;
-TN_AT(tn_context, attempt, 8);
 TN_AT(tn_context, update, 16);
 TN_AT(tn_context, key, 24);
 TN_AT(tn_context, services, 32);

@@ -21,7 +21,7 @@
 #define TENON_LAYER_H
 
 #include <tenon/backend.h>
-#include <tenon/base.h>
+#include <tenon/parameter.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,7 +45,7 @@ extern "C" {
 
 typedef struct tn_weight {
     uint32_t struct_size;
-    int32_t role;     /* TN_ROLE_* of optimizer.h */
+    int32_t role;     /* TN_ROLE_* */
     const char *name; /* within the layer: "weight", "bias" */
     int32_t ndim;
     int32_t init; /* TN_INIT_* */

@@ -40,6 +40,23 @@ static void constant(void *data, uint32_t real, int64_t n, double value)
             ((float *)data)[i] = (float)value;
 }
 
+typedef void draw(uint64_t key, uint64_t attempt, int64_t first, int64_t n, double a, double b, uint32_t real, void *ret);
+
+/* Drawn in f64 and rounded, so that f32 and f64 runs start from the same values. */
+static void fill_random(draw *function, uint64_t key, int64_t n, double a, double b, uint32_t real, void *data)
+{
+    double block[256];
+    for (int64_t lo = 0; lo < n; lo += 256) {
+        int64_t count = n - lo < 256 ? n - lo : 256;
+        function(key, 0, lo, count, a, b, 64, block);
+        for (int64_t i = 0; i < count; i++)
+            if (real == 64)
+                ((double *)data)[lo + i] = block[i];
+            else
+                ((float *)data)[lo + i] = (float)block[i];
+    }
+}
+
 static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
 {
     const tn_weight *w = &graph->weights[index];
@@ -53,15 +70,15 @@ static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
         constant(data, real, p->n, w->a);
         return TN_OK;
     case TN_INIT_UNIFORM:
-        tn_random_uniform(key, 0, 0, p->n, w->a, w->b, real, data);
+        fill_random(tn_random_uniform, key, p->n, w->a, w->b, real, data);
         return TN_OK;
     case TN_INIT_NORMAL:
-        tn_random_normal(key, 0, 0, p->n, w->a, w->b, real, data);
+        fill_random(tn_random_normal, key, p->n, w->a, w->b, real, data);
         return TN_OK;
     case TN_INIT_KAIMING:
     case TN_INIT_XAVIER:
     case TN_INIT_FAN_UNIFORM:
-        tn_random_uniform(key, 0, 0, p->n, -bound, bound, real, data);
+        fill_random(tn_random_uniform, key, p->n, -bound, bound, real, data);
         return TN_OK;
     default:
         return tn_error_set(err, TN_E_PLUGIN, "%s: initial-value rule %d is unknown to this host", p->name, w->init);
@@ -193,9 +210,9 @@ void tn_graph_describe(const tn_graph *graph, tn_text *text)
         int64_t parameters = 0;
         for (int32_t k = 0; k < n->parameter_count; k++)
             parameters += graph->parameters.list[n->parameter + k].n;
-        tn_text_addf(text, "  %-24s %-14s [", n->name, n->instance->info->name);
-        for (int32_t d = 0; d < n->out.ndim; d++)
-            tn_text_addf(text, d ? ", %lld" : "%lld", (long long)n->out.shape[d]);
+        tn_text_addf(text, "  %-24s %-14s [batch", n->name, n->instance->info->name);
+        for (int32_t d = 1; d < n->out.ndim; d++)
+            tn_text_addf(text, ", %lld", (long long)n->out.shape[d]);
         tn_text_addf(text, "]  %lld\n", (long long)parameters);
     }
 }

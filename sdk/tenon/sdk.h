@@ -117,7 +117,7 @@ TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 
 #define TN_QUOTE_component "\""
 #define TN_ROW_TEXT(type, name, default_, range, doc)                                                                  \
     "{\"name\":\"" #name "\",\"type\":\"" #type "\",\"default\":" TN_QUOTE_##type #default_ TN_QUOTE_##type            \
-    ",\"range\":" #range ",\"doc\":" #doc "},"
+    ",\"range\":\"" range "\",\"doc\":\"" doc "\"},"
 #define TN_NO_HYPER(X)
 
 /* struct NAME { the hyper-parameters }. The trailing member keeps an empty table legal; the host never writes it. */
@@ -127,12 +127,15 @@ TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 
         char end_[8];                                                                                                  \
     } name;
 
-/* ---- facts: each is text that begins with a comma ---- */
+/* ---- facts: each is text that begins with a comma ----
+ *
+ * Prose (ranges, docs, papers, formulas) is pasted between JSON's quotes: adjacent literals join as in C, but a quote,
+ * a backslash or a line feed inside would need JSON's escape ("\\\""). The host refuses a note that is no JSON. */
 
 #define TN_FACT(key, json)       ",\"" key "\":" json
-#define TN_TEXT_FACT(key, text)  ",\"" key "\":" #text
-#define TN_PAPER(text)           ",\"paper\":" #text
-#define TN_FORMULA(text)         ",\"formula\":" #text
+#define TN_TEXT_FACT(key, text)  ",\"" key "\":\"" text "\""
+#define TN_PAPER(text)           TN_TEXT_FACT("paper", text)
+#define TN_FORMULA(text)         TN_TEXT_FACT("formula", text)
 
 /* ---- notes ---- */
 

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For tests of the graph: y = x0 + x1, a layer of two inputs.
+ */
+#include <tenon/layer.h>
+#include <tenon/sdk.h>
+
+TN_DECLARE(add, TN_NO_HYPER)
+
+static int32_t add_infer(const void *hyper, const tn_tensor *x, int32_t inputs, const tn_layer_planner *planner, tn_error *err)
+{
+    (void)hyper;
+    if (inputs != 2 || x[0].ndim != x[1].ndim)
+        return tn_fail(err, TN_E_INVALID, "add takes two inputs of one shape");
+    return planner->output(planner->host, x[0].ndim, x[0].shape);
+}
+
+static void add_forward(const tn_layer_call *call)
+{
+    const tn_real *a = (const tn_real *)call->x[0].data, *b = (const tn_real *)call->x[1].data;
+    tn_real *y = (tn_real *)call->y->data;
+    for (int64_t i = call->lo; i < call->lo + call->n; i++)
+        y[i] = a[i] + b[i];
+}
+
+static void add_backward(const tn_layer_call *call)
+{
+    const tn_real *dy = (const tn_real *)call->dy->data;
+    for (int k = 0; k < 2; k++)
+        if (call->dx[k].data)
+            memcpy((tn_real *)call->dx[k].data + call->lo, dy + call->lo, (size_t)call->n * sizeof *dy);
+}
+
+static const tn_layer add_table = {sizeof(tn_layer), 0, add_infer, add_forward, add_backward, NULL, NULL};
+TN_COMPONENT(add, "layer", TN_LAYER, TN_REAL, TN_NO_HYPER, "Sum of two inputs",
+             TN_FACT("axis", "\"elements\"") TN_FACT("keeps", "\"none\""), add_table);
+TN_PLUGIN("org.tenon.test.add", "0.1.0", "Apache-2.0", add)

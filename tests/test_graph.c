@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph as a whole: gradients through branches and in-place layers against central differences in f64, memory
+ * reuse, thread invariance, accumulation, refusals.
+ */
+#include "host/graph/graph.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "host/base/memory.h"
+#include "host/base/philox.h"
+#include "host/graph/compute.h"
+#include "tests/support.h"
+
+typedef struct {
+    tn_registry *registry;
+    tn_pool *pool;
+    tn_backend backend;
+    tn_instance *model, *loss;
+    tn_graph *graph;
+} fixture;
+
+static void open_graph(fixture *f, const char *model, uint32_t real, int32_t threads, const tn_setting *settings, size_t count)
+{
+    tn_error err = {0};
+    const tn_entry_info *entry;
+    static const int64_t shape[] = {7};
+    memset(f, 0, sizeof *f);
+    f->registry = test_registry("TENON_TEST_PLUGINS");
+    ck_ok(tn_pool_create(threads, &f->pool, &err), err);
+    ck_ok(tn_registry_find(f->registry, "backend", "reference", NULL, 0, &entry, &err), err);
+    ck_ok(tn_registry_load(f->registry, entry, &f->backend, sizeof f->backend, &err), err);
+    ck_ok(tn_instance_create(f->registry, "model", model, real, "model", settings, count, &f->model, &err), err);
+    tn_setting smoothing = {"smoothing", "0.1"};
+    ck_ok(tn_instance_create(f->registry, "loss", "cross-entropy", real, "loss", &smoothing, 1, &f->loss, &err), err);
+    tn_graph_options options = {.registry = f->registry, .model = f->model, .loss = f->loss, .real = real, .batch = 40,
+                                .ndim = 1, .shape = shape, .classes = 3, .backend = &f->backend, .pool = f->pool, .seed = 3};
+    ck_ok(tn_graph_create(&options, &f->graph, &err), err);
+}
+
+static void close_graph(fixture *f)
+{
+    tn_graph_destroy(f->graph);
+    tn_instance_free(f->model);
+    tn_instance_free(f->loss);
+    tn_pool_destroy(f->pool);
+    tn_registry_close(f->registry);
+}
+
+static void fill_batch(fixture *f, int64_t n, uint32_t real)
+{
+    tn_random_normal(11, 0, 0, n * 7, 0, 1, real, tn_graph_input(f->graph));
+    for (int64_t i = 0; i < n; i++)
+        ((int32_t *)tn_graph_target(f->graph))[i] = (int32_t)(i % 3);
+}
+
+static double run(fixture *f, int64_t n, uint32_t flags)
+{
+    tn_exact sums[TN_SUMS_MAX];
+    tn_error err = {0};
+    for (size_t i = 0; i < TN_SUMS_MAX; i++)
+        tn_exact_clear(&sums[i]);
+    tn_graph_run options = {.n = n, .flags = flags, .seed = 1};
+    ck_ok(tn_graph_run_batch(f->graph, &options, sums, &err), err);
+    ck_assert(tn_exact_value(&sums[TN_SUM_COUNT]) == (double)n);
+    return tn_exact_value(&sums[TN_SUM_LOSS]);
+}
+
+START_TEST(gradients_are_central_differences)
+{
+    fixture f;
+    open_graph(&f, "dag", 64, 1, NULL, 0);
+    tn_parameters *all = tn_graph_parameters(f.graph);
+    fill_batch(&f, 6, 64);
+    run(&f, 6, TN_TRAIN);
+    double *p = all->p, *g = tn_alloc((size_t)all->elements, sizeof *g), worst = 0;
+    memcpy(g, all->g, (size_t)all->elements * sizeof *g);
+    for (int64_t i = 0; i < all->count; i++)
+        for (int64_t j = all->at[i]; j < all->at[i] + all->list[i].n; j++) {
+            const double h = 1e-5, at = p[j];
+            p[j] = at + h;
+            double up = run(&f, 6, 0);
+            p[j] = at - h;
+            double down = run(&f, 6, 0);
+            p[j] = at;
+            double error = fabs((up - down) / (2 * h) - g[j]);
+            worst = error > worst ? error : worst;
+            ck_assert_msg(error < 1e-7, "%s[%lld]: difference %g, gradient %g", all->list[i].name,
+                          (long long)(j - all->at[i]), (up - down) / (2 * h), g[j]);
+        }
+    ck_assert(worst > 0); /* it did compare something */
+    tn_free(g);
+    close_graph(&f);
+}
+END_TEST
+
+START_TEST(accumulation_adds_and_setting_ignores_what_was_there)
+{
+    fixture f;
+    open_graph(&f, "dag", 64, 1, NULL, 0);
+    tn_parameters *all = tn_graph_parameters(f.graph);
+    fill_batch(&f, 40, 64);
+    double *g = all->g, *once = tn_alloc((size_t)all->elements, sizeof *once);
+    for (int64_t i = 0; i < all->elements; i++)
+        g[i] = NAN;
+    run(&f, 40, TN_TRAIN);
+    memcpy(once, g, (size_t)all->elements * sizeof *g);
+    run(&f, 40, TN_TRAIN | TN_ACCUMULATE);
+    for (int64_t i = 0; i < all->count; i++)
+        for (int64_t j = all->at[i]; j < all->at[i] + all->list[i].n; j++) {
+            ck_assert(isfinite(once[j]));
+            ck_assert_double_eq_tol(g[j], 2 * once[j], 1e-12 * (1 + fabs(once[j])));
+        }
+    tn_free(once);
+    close_graph(&f);
+}
+END_TEST
+
+START_TEST(threads_change_no_bit)
+{
+    float *first = NULL;
+    for (int32_t threads = 1; threads <= 3; threads++) {
+        fixture f;
+        tn_setting width = {"width", "700"}; /* wide enough for several pieces and tiles */
+        open_graph(&f, "dag", 32, threads, &width, 1);
+        tn_parameters *all = tn_graph_parameters(f.graph);
+        fill_batch(&f, 40, 32);
+        run(&f, 40, TN_TRAIN);
+        size_t bytes = (size_t)all->elements * sizeof(float);
+        if (threads == 1) {
+            first = tn_alloc(bytes, 1);
+            memcpy(first, all->g, bytes);
+        }
+        ck_assert_mem_eq(first, all->g, bytes);
+        close_graph(&f);
+    }
+    tn_free(first);
+}
+END_TEST
+
+START_TEST(memory_is_shared_between_lifetimes)
+{
+    fixture f;
+    open_graph(&f, "dag", 32, 1, NULL, 0);
+    tn_graph_memory memory = tn_graph_memory_of(f.graph);
+    ck_assert_int_lt(memory.activations, memory.activations_unshared);
+    close_graph(&f);
+}
+END_TEST
+
+START_TEST(a_steady_step_allocates_nothing)
+{
+    fixture f;
+    open_graph(&f, "dag", 32, 2, NULL, 0);
+    fill_batch(&f, 40, 32);
+    run(&f, 40, TN_TRAIN);
+    int64_t before = tn_memory_count();
+    run(&f, 40, TN_TRAIN);
+    run(&f, 39, TN_TRAIN);
+    ck_assert_int_eq(tn_memory_count(), before);
+    close_graph(&f);
+}
+END_TEST
+
+START_TEST(a_layer_that_feeds_nothing_is_refused)
+{
+    fixture f = {0};
+    tn_error err = {0};
+    static const int64_t shape[] = {7};
+    tn_setting dead = {"dead", "true"};
+    f.registry = test_registry("TENON_TEST_PLUGINS");
+    ck_ok(tn_pool_create(1, &f.pool, &err), err);
+    ck_ok(tn_instance_create(f.registry, "model", "dag", 32, "model", &dead, 1, &f.model, &err), err);
+    ck_ok(tn_instance_create(f.registry, "loss", "cross-entropy", 32, "loss", NULL, 0, &f.loss, &err), err);
+    tn_graph_options options = {.registry = f.registry, .model = f.model, .loss = f.loss, .real = 32, .batch = 4, .ndim = 1,
+                                .shape = shape, .classes = 3, .backend = &f.backend, .pool = f.pool};
+    ck_assert_int_eq(tn_graph_create(&options, &f.graph, &err), TN_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.msg, "\"dead\" feeds nothing"));
+    close_graph(&f);
+}
+END_TEST
+
+START_TEST(every_failed_allocation_is_an_error)
+{
+    fixture f = {0};
+    tn_error err = {0};
+    static const int64_t shape[] = {7};
+    int64_t failures = 0;
+    f.registry = test_registry("TENON_TEST_PLUGINS");
+    ck_ok(tn_pool_create(1, &f.pool, &err), err);
+    ck_ok(tn_instance_create(f.registry, "model", "dag", 32, "model", NULL, 0, &f.model, &err), err);
+    ck_ok(tn_instance_create(f.registry, "loss", "cross-entropy", 32, "loss", NULL, 0, &f.loss, &err), err);
+    tn_graph_options options = {.registry = f.registry, .model = f.model, .loss = f.loss, .real = 32, .batch = 4, .ndim = 1,
+                                .shape = shape, .classes = 3, .backend = &f.backend, .pool = f.pool};
+    for (int64_t nth = 1; nth < 10000; nth++) {
+        tn_memory_fail_at(nth);
+        int32_t status = tn_graph_create(&options, &f.graph, &err);
+        tn_memory_fail_at(-1);
+        if (status == TN_OK)
+            break;
+        ck_assert_msg(status == TN_E_MEMORY, "allocation %lld: status %d: %s", (long long)nth, status, err.msg);
+        failures++;
+    }
+    ck_assert_int_gt(failures, 20);
+    close_graph(&f);
+}
+END_TEST
+
+START_TEST(tiles_cover_every_product)
+{
+    static const int64_t extents[] = {1, 10, 64, 65, 255, 256, 1000, 4097};
+    for (size_t i = 0; i < 8 * 8 * 8; i++) {
+        int64_t m = extents[i / 64], n = extents[i / 8 % 8], k = extents[i % 8], rows, columns;
+        tn_compute_tile(m, n, k, &rows, &columns);
+        ck_assert_int_gt(rows, 0);
+        ck_assert_int_gt(columns, 0);
+        ck_assert(rows >= m || columns >= n); /* one direction only */
+        ck_assert_int_le((m + rows - 1) / rows * ((n + columns - 1) / columns), 128);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("graph");
+    TCase *tests = tcase_create("graph");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, gradients_are_central_differences);
+    tcase_add_test(tests, accumulation_adds_and_setting_ignores_what_was_there);
+    tcase_add_test(tests, threads_change_no_bit);
+    tcase_add_test(tests, memory_is_shared_between_lifetimes);
+    tcase_add_test(tests, a_steady_step_allocates_nothing);
+    tcase_add_test(tests, a_layer_that_feeds_nothing_is_refused);
+    tcase_add_test(tests, every_failed_allocation_is_an_error);
+    tcase_add_test(tests, tiles_cover_every_product);
+    suite_add_tcase(suite, tests);
+    return test_main(suite);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whole runs on a small data set: threads, accumulation, schedules, evaluation views, ragged batches, allocations.
+ */
+#include "host/train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "host/base/memory.h"
+#include "tests/malloc_count.h"
+#include "tests/small_set.h"
+#include "tests/support.h"
+
+static char folder[64], file[96];
+static tn_registry *registry;
+
+static const char experiment[] = "name: small\n"
+                                 "data: {use: idx, folder: %s, batch: 16}\n"
+                                 "model: {use: mlp, widths: [24, 12], activation: gelu, normalizer: layernorm}\n"
+                                 "loss: {use: cross-entropy}\n"
+                                 "update:\n"
+                                 "  - {use: clip-norm, max_norm: 1.0}\n"
+                                 "  - {use: adamw, as: rule, lr: 1e-2}\n"
+                                 "backend: reference\n"
+                                 "train: {epochs: 2, seed: 4, threads: 1}\n"
+                                 "eval: {split: test, every: 1 epoch}\n";
+
+static void setup(void)
+{
+    small_set(folder, 101, 37);
+    snprintf(file, sizeof file, "%s/experiment.yaml", folder);
+    FILE *f = fopen(file, "w");
+    ck_assert_ptr_nonnull(f);
+    fprintf(f, experiment, folder);
+    fclose(f);
+    registry = test_registry(NULL);
+}
+
+static void teardown(void)
+{
+    tn_registry_close(registry);
+    small_set_remove(folder);
+}
+
+/* ---- what a run leaves ---- */
+
+typedef struct {
+    tn_experiment *experiment;
+    tn_trainer *trainer;
+    int64_t updates, skips, evaluations;
+    double loss, accuracy, eval_loss, lr[64], last_update, last_epoch;
+    char log[2048];
+} outcome;
+
+static int32_t watch(void *user, const tn_record *record)
+{
+    outcome *o = user;
+    int train = !strcmp(record->event, "train"), eval = !strcmp(record->event, "eval");
+    for (int32_t i = 0; i < record->field_count; i++) {
+        const char *name = record->fields[i].name;
+        double value = record->fields[i].value;
+        if (train && !strcmp(name, "loss"))
+            o->loss = value;
+        if (train && !strcmp(name, "rule.lr") && o->updates < 64)
+            o->lr[o->updates] = value;
+        if (eval && !strcmp(name, "test/accuracy"))
+            o->accuracy = value;
+        if (eval && !strcmp(name, "test/loss"))
+            o->eval_loss = value;
+    }
+    o->updates += train;
+    o->skips += !strcmp(record->event, "skip");
+    o->evaluations += eval;
+    o->last_update = (double)record->update;
+    o->last_epoch = record->epoch;
+    return 0;
+}
+
+static void note(void *user, int32_t level, const char *line)
+{
+    outcome *o = user;
+    size_t used = strlen(o->log);
+    if (level >= TN_LOG_WARNING)
+        snprintf(o->log + used, sizeof o->log - used, "%s\n", line);
+}
+
+static int32_t open_run(outcome *o, tn_log *log, const char *const *overrides, size_t count, tn_error *err)
+{
+    memset(o, 0, sizeof *o);
+    *log = (tn_log){note, o};
+    int32_t status = tn_experiment_read(registry, file, overrides, count, &o->experiment, err);
+    tn_trainer_options options = {.registry = registry, .experiment = o->experiment, .log = log, .observer = watch, .user = o};
+    return status == TN_OK ? tn_trainer_open(&options, &o->trainer, err) : status;
+}
+
+static void run(outcome *o, const char *const *overrides, size_t count)
+{
+    tn_error err = {0};
+    static tn_log log;
+    ck_ok(open_run(o, &log, overrides, count, &err), err);
+    ck_ok(tn_trainer_run(o->trainer, &err), err);
+}
+
+static void close_run(outcome *o)
+{
+    tn_trainer_close(o->trainer);
+    tn_experiment_free(o->experiment);
+}
+
+static const tn_parameters *parameters(const outcome *o) { return tn_graph_parameters(tn_trainer_graph(o->trainer)); }
+
+static void assert_same_bits(const outcome *a, const outcome *b)
+{
+    const tn_parameters *x = parameters(a), *y = parameters(b);
+    ck_assert_int_eq(x->count, y->count);
+    for (int64_t i = 0; i < x->count; i++) {
+        size_t size = x->real / 8, at = (size_t)x->at[i] * size;
+        ck_assert_msg(!memcmp((char *)x->p + at, (char *)y->p + at, (size_t)x->list[i].n * size), "%s differs", x->list[i].name);
+    }
+}
+
+static double largest_difference(const outcome *a, const outcome *b)
+{
+    const tn_parameters *x = parameters(a), *y = parameters(b);
+    double worst = 0;
+    for (int64_t i = 0; i < x->count; i++)
+        for (int64_t j = x->at[i]; j < x->at[i] + x->list[i].n; j++) {
+            double u = x->real == 64 ? ((double *)x->p)[j] : ((float *)x->p)[j];
+            double v = x->real == 64 ? ((double *)y->p)[j] : ((float *)y->p)[j];
+            worst = fmax(worst, fabs(u - v));
+        }
+    return worst;
+}
+
+/* ---- tests ---- */
+
+START_TEST(a_run_learns_and_counts)
+{
+    outcome o;
+    run(&o, (const char *[]){"train.epochs=12"}, 1);
+    ck_assert_int_eq(o.updates, 12 * 7); /* 101 samples in batches of 16: 7 updates an epoch */
+    ck_assert_int_eq(o.evaluations, 12);
+    ck_assert_double_eq(o.last_epoch, 12);
+    ck_assert_double_eq(o.last_update, 84);
+    ck_assert_double_ge(o.accuracy, 0.9);
+    close_run(&o);
+}
+END_TEST
+
+START_TEST(threads_change_no_bit)
+{
+    outcome one, more;
+    for (int batchnorm = 0; batchnorm < 2; batchnorm++) {
+        const char *norm = batchnorm ? "model.normalizer=batchnorm" : "model.normalizer=layernorm";
+        const char *rest = "model.regularizer=dropout", *wide = "model.widths=[600, 300]";
+        run(&one, (const char *[]){norm, rest, wide, "train.threads=1"}, 4);
+        for (int threads = 2; threads <= 3; threads++) {
+            run(&more, (const char *[]){norm, rest, wide, threads == 2 ? "train.threads=2" : "train.threads=3"}, 4);
+            assert_same_bits(&one, &more);
+            close_run(&more);
+        }
+        close_run(&one);
+    }
+}
+END_TEST
+
+START_TEST(accumulated_windows_equal_large_batches)
+{
+    outcome whole, parts;
+    /* 101 samples: windows of 64 and 37 either way; the last window has 3 micro-batches, the last of them short. */
+    run(&whole, (const char *[]){"precision=f64", "data.batch=64"}, 2);
+    run(&parts, (const char *[]){"precision=f64", "data.batch=16", "train.accumulate=4"}, 3);
+    ck_assert_int_eq(whole.updates, 4);
+    ck_assert_int_eq(parts.updates, 4);
+    ck_assert_double_le(largest_difference(&whole, &parts), 1e-12);
+    close_run(&whole);
+    close_run(&parts);
+}
+END_TEST
+
+START_TEST(same_seed_same_bits_other_seed_other_bits)
+{
+    outcome a, b, c;
+    run(&a, (const char *[]){"model.regularizer=dropout"}, 1);
+    run(&b, (const char *[]){"model.regularizer=dropout"}, 1);
+    run(&c, (const char *[]){"model.regularizer=dropout", "train.seed=5"}, 2);
+    assert_same_bits(&a, &b);
+    ck_assert_double_gt(largest_difference(&a, &c), 1e-3);
+    close_run(&a);
+    close_run(&b);
+    close_run(&c);
+}
+END_TEST
+
+START_TEST(backends_agree)
+{
+    outcome reference, openblas;
+    run(&reference, (const char *[]){"backend=reference"}, 1);
+    run(&openblas, (const char *[]){"backend=openblas"}, 1);
+    ck_assert_double_eq_tol(reference.loss, openblas.loss, 1e-3 * reference.loss);
+    ck_assert_double_le(largest_difference(&reference, &openblas), 1e-2);
+    close_run(&reference);
+    close_run(&openblas);
+}
+END_TEST
+
+START_TEST(f32_follows_f64)
+{
+    outcome single, twice;
+    run(&single, (const char *[]){"precision=f32"}, 1);
+    run(&twice, (const char *[]){"precision=f64"}, 1);
+    ck_assert_double_eq_tol(single.eval_loss, twice.eval_loss, 5e-2 * twice.eval_loss);
+    close_run(&single);
+    close_run(&twice);
+}
+END_TEST
+
+/* SCH-17: warm-up of 2, 10 updates, peak 1, minimum 0.1. */
+START_TEST(schedules_reach_both_ends)
+{
+    static const double right[] = {0.5, 1, 1, 0.9554359906, 0.8305704108, 0.6501344203, 0.4498655797, 0.2694295892, 0.1445640094, 0.1};
+    outcome o;
+    run(&o, (const char *[]){"~train.epochs", "train.steps=10", "update.rule={use: sgd, lr: 1}",
+                             "schedule={rule.lr: [{use: linear, start: 0, steps: 2, reaches: end}, {use: cosine, end: 0.1}]}"}, 4);
+    ck_assert_int_eq(o.updates, 10);
+    for (int i = 0; i < 10; i++)
+        ck_assert_double_eq_tol(o.lr[i], right[i], 1e-10);
+    close_run(&o);
+}
+END_TEST
+
+START_TEST(the_averaged_view_is_what_evaluation_sees)
+{
+    outcome view, train;
+    run(&view, (const char *[]){"+update={use: ema, decay: 0.99}", "eval.view=eval"}, 2);
+    run(&train, (const char *[]){"+update={use: ema, decay: 0.99}", "eval.view=train"}, 2);
+    assert_same_bits(&view, &train); /* averaging leaves training alone */
+    ck_assert(view.eval_loss != train.eval_loss);
+    const float *average = tn_chain_view(tn_trainer_chain(view.trainer));
+    ck_assert_ptr_ne(average, parameters(&view)->p);
+    close_run(&view);
+    close_run(&train);
+}
+END_TEST
+
+/* NRM-01: 101 samples in batches of 10 leave one alone; batch-norm can not train on it, and the run goes on. */
+START_TEST(a_last_batch_of_one_does_not_break_batchnorm)
+{
+    outcome o;
+    run(&o, (const char *[]){"model.normalizer=batchnorm", "data.batch=10", "train.epochs=3"}, 3);
+    ck_assert_int_eq(o.updates, 30);
+    ck_assert_ptr_nonnull(strstr(o.log, "is left out"));
+    ck_assert(isfinite(o.loss) && isfinite(o.eval_loss));
+    close_run(&o);
+    run(&o, (const char *[]){"data.batch=10", "train.epochs=3"}, 2);
+    ck_assert_int_eq(o.updates, 33); /* layernorm can */
+    close_run(&o);
+}
+END_TEST
+
+/* CLIP-01: a run that only sees non-finite gradients changes nothing and stops with a clear word. */
+START_TEST(divergence_is_said)
+{
+    outcome o;
+    tn_error err = {0};
+    tn_log log;
+    ck_ok(open_run(&o, &log, (const char *[]){"train.epochs=40"}, 1, &err), err);
+    tn_parameters *all = tn_graph_parameters(tn_trainer_graph(o.trainer));
+    ((float *)all->p)[all->at[0]] = INFINITY;
+    float *before = tn_alloc((size_t)all->elements, sizeof *before);
+    memcpy(before, all->p, (size_t)all->elements * sizeof *before);
+    ck_assert_int_eq(tn_trainer_run(o.trainer, &err), TN_E_NUMERIC);
+    ck_assert_ptr_nonnull(strstr(err.msg, "diverged"));
+    ck_assert_ptr_nonnull(strstr(o.log, "the gradient of "));
+    ck_assert_mem_eq(before, all->p, (size_t)all->elements * sizeof *before);
+    ck_assert_int_eq(o.updates, 0);
+    ck_assert_int_eq(o.skips, 25);
+    tn_free(before);
+    close_run(&o);
+}
+END_TEST
+
+START_TEST(a_steady_step_allocates_nothing)
+{
+    outcome o;
+    tn_error err = {0};
+    tn_log log;
+    ck_ok(open_run(&o, &log, (const char *[]){"train.threads=2", "backend=openblas", "model.regularizer=dropout",
+                                              "+update={use: ema}", "schedule={rule.lr: {use: cosine}}"}, 5, &err), err);
+    ck_ok(tn_trainer_step(o.trainer, &err), err);
+    int32_t status = TN_OK;
+    int64_t host = tn_memory_count(), all = malloc_count(); /* no assertion in between: Check allocates */
+    for (int i = 0; i < 10 && status == TN_OK; i++)         /* into the second epoch: a new order, a short batch */
+        status = tn_trainer_step(o.trainer, &err);
+    int64_t host_after = tn_memory_count(), all_after = malloc_count();
+    ck_ok(status, err);
+    ck_assert_int_gt(all, 0);
+    ck_assert_int_eq(host_after, host);
+    ck_assert_int_eq(all_after, all);
+    close_run(&o);
+}
+END_TEST
+
+int main(void)
+{
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    Suite *suite = suite_create("trainer");
+    TCase *tests = tcase_create("trainer");
+    tcase_set_timeout(tests, 300);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, a_run_learns_and_counts);
+    tcase_add_test(tests, threads_change_no_bit);
+    tcase_add_test(tests, accumulated_windows_equal_large_batches);
+    tcase_add_test(tests, same_seed_same_bits_other_seed_other_bits);
+    tcase_add_test(tests, backends_agree);
+    tcase_add_test(tests, f32_follows_f64);
+    tcase_add_test(tests, schedules_reach_both_ends);
+    tcase_add_test(tests, the_averaged_view_is_what_evaluation_sees);
+    tcase_add_test(tests, a_last_batch_of_one_does_not_break_batchnorm);
+    tcase_add_test(tests, divergence_is_said);
+    tcase_add_test(tests, a_steady_step_allocates_nothing);
+    suite_add_tcase(suite, tests);
+    return test_main(suite);
+}
