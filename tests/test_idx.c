@@ -42,8 +42,8 @@ static int32_t set_load(set *s, tn_error *err)
         return status;
     s->train_memory = tn_alloc_aligned((size_t)s->train.bytes);
     s->test_memory = tn_alloc_aligned((size_t)s->test.bytes);
-    status = s->table.load(s->c->hyper, "train", NULL, s->train_memory, err);
-    return status == TN_OK ? s->table.load(s->c->hyper, "test", s->train_memory, s->test_memory, err) : status;
+    status = s->table.load(s->c->hyper, "train", &s->train, NULL, s->train_memory, err);
+    return status == TN_OK ? s->table.load(s->c->hyper, "test", &s->test, s->train_memory, s->test_memory, err) : status;
 }
 
 static void set_close(set *s)
@@ -270,8 +270,12 @@ START_TEST(shapes_and_splits)
     ck_assert_int_eq(s.table.describe(s.c->hyper, "validation", &split, &err), TN_E_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(err.msg, "train and test"));
     void *memory = tn_alloc_aligned((size_t)split.bytes);
-    ck_assert_int_eq(s.table.load(s.c->hyper, "validation", NULL, memory, NULL), TN_E_NOT_FOUND);
-    ck_assert_int_eq(s.table.load(s.c->hyper, "test", NULL, memory, NULL), TN_E_INVALID);
+    ck_assert_int_eq(s.table.load(s.c->hyper, "validation", &split, NULL, memory, NULL), TN_E_NOT_FOUND);
+    ck_assert_int_eq(s.table.load(s.c->hyper, "test", &split, NULL, memory, NULL), TN_E_INVALID);
+    ck_assert_int_eq(s.table.describe(s.c->hyper, "train", &split, NULL), TN_OK);
+    split.samples--; /* as if the files had grown since */
+    ck_assert_int_eq(s.table.load(s.c->hyper, "train", &split, NULL, memory, &err), TN_E_DATA);
+    ck_assert_ptr_nonnull(strstr(err.msg, "changed"));
     tn_free(memory);
     set_close(&s);
     teardown();

@@ -41,10 +41,11 @@ typedef struct tn_data {
     /* What the split ("train", "test", ...) holds, from the files' headers. TN_E_NOT_FOUND: no such split; TN_E_IO and
      * TN_E_DATA name the file, what was found and what was needed. [load] */
     int32_t (*describe)(const void *hyper, const char *split, tn_data_split *ret, tn_error *err);
-    /* Reads the split into `memory` (describe's bytes). Every record is checked here: labels in range, files whole.
-     * `train` is the memory of the training split, for statistics that all splits share; NULL while that one is
-     * loaded itself. [load] */
-    int32_t (*load)(const void *hyper, const char *split, const void *train, void *memory, tn_error *err);
+    /* Reads the split into `memory`, of described->bytes. Every record is checked here: labels in range, files whole and
+     * still as described. `train` is the memory of the training split, for statistics that all splits share; NULL while
+     * that one is loaded itself. [load] */
+    int32_t (*load)(const void *hyper, const char *split, const tn_data_split *described, const void *train, void *memory,
+                    tn_error *err);
     /* Samples index[0..n) into x ([n, shape], the real type) and target ([n], int32, or the real type). Both are
      * contiguous. `augment` is 1 in training. [piece] */
     void (*gather)(const void *hyper, const void *memory, const tn_context *context, const int64_t *index, int64_t n,

@@ -38,7 +38,7 @@ static int32_t fill(tn_registry *registry, const char *split, const tn_dataset *
     set->memory = tn_alloc_aligned((size_t)set->split.bytes + 64);
     if (!set->memory)
         return tn_error_set(err, TN_E_MEMORY, "no memory for %lld bytes of the %s split", (long long)set->split.bytes, split);
-    return set->table.load(hyper, split, train ? train->memory : NULL, set->memory, err);
+    return set->table.load(hyper, split, &set->split, train ? train->memory : NULL, set->memory, err);
 }
 
 int32_t tn_dataset_open(tn_registry *registry, const tn_instance *instance, const char *split, const tn_dataset *train,

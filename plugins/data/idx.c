@@ -240,6 +240,8 @@ static int32_t idx_classes(const idx *h, int64_t *ret, tn_error *err)
 
 /* ---- the three entries ---- */
 
+static int64_t idx_bytes(const idx_file *images) { return IDX_HEAD + images->count * (images->rows * images->columns + 1); }
+
 static int32_t idx_describe(const void *hyper, const char *split, tn_data_split *ret, tn_error *err)
 {
     const idx *h = hyper;
@@ -265,7 +267,7 @@ static int32_t idx_describe(const void *hyper, const char *split, tn_data_split 
     ret->samples = images.count;
     ret->classes = classes;
     ret->target_ndim = 0;
-    ret->bytes = IDX_HEAD + images.count * (images.rows * images.columns + 1);
+    ret->bytes = idx_bytes(&images);
     return TN_OK;
 }
 
@@ -361,7 +363,8 @@ static int32_t idx_fill(const idx *h, const idx_memory *train, idx_file *images,
     return idx_scale(h, m, images->path, err);
 }
 
-static int32_t idx_load(const void *hyper, const char *split, const void *train, void *memory, tn_error *err)
+static int32_t idx_load(const void *hyper, const char *split, const tn_data_split *described, const void *train,
+                        void *memory, tn_error *err)
 {
     idx_file images, labels;
     int which = 0;
@@ -372,7 +375,11 @@ static int32_t idx_load(const void *hyper, const char *split, const void *train,
         status = idx_open_split(hyper, which, &images, &labels, err);
     if (status != TN_OK)
         return status;
-    status = idx_fill(hyper, which == 0 ? NULL : train, &images, &labels, memory, err);
+    if (images.count != described->samples || idx_bytes(&images) != described->bytes)
+        status = tn_fail(err, TN_E_DATA, "data idx: %s changed while it was read: %lld images, needed %lld as described before",
+                         images.path, (long long)images.count, (long long)described->samples);
+    else
+        status = idx_fill(hyper, which == 0 ? NULL : train, &images, &labels, memory, err);
     idx_close(&images);
     idx_close(&labels);
     return status;
