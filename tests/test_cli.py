@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""The program as a user meets it: listings, runs, swaps from the command line, refusals and exit codes.
+
+  tests/test_cli.py TENON PLUGINS BAD [--traced]
+
+PLUGINS: folder of the built plugins. BAD: folder of plugins made to be wrong. --traced: also under strace, which does
+not go with LeakSanitizer. Prints the closing line of a Check program, so that each case counts.
+"""
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+
+TENON, PLUGINS, BAD = map(os.path.abspath, sys.argv[1:4])
+TRACED = "--traced" in sys.argv
+WORK = tempfile.mkdtemp(prefix="tenon-cli-")
+RUNS = os.path.join(WORK, "runs")
+EXPERIMENT = os.path.join(WORK, "small experiment żółw.yaml")
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def tenon(*arguments, code=0, path=None, **more):
+    env = dict(os.environ, **more.pop("env", {}))
+    env.pop("TENON_PLUGIN_PATH", None)
+    if path:
+        env["TENON_PLUGIN_PATH"] = path
+    prefix = more.pop("prefix", [])
+    done = subprocess.run([*prefix, TENON, *arguments], env=env, capture_output=True, text=True, cwd=WORK, timeout=300, **more)
+    assert done.returncode == code, f"{arguments}: exit {done.returncode}, wanted {code}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def run(*overrides, **more):
+    """A short run; its result and its records."""
+    result = json.loads(tenon("run", EXPERIMENT, *overrides, "--runs", RUNS, "--json", **more).stdout)
+    with open(os.path.join(result["folder"], "metrics.jsonl"), encoding="utf-8") as lines:
+        return result, [json.loads(line) for line in lines]
+
+
+def make_data(folder, train=203, test=64):
+    def write(name, images, n):
+        with open(os.path.join(folder, name), "wb") as f:
+            f.write(struct.pack(">IIII", 0x803, n, 8, 8) if images else struct.pack(">II", 0x801, n))
+            for i in range(n):
+                for p in range(64 if images else 1):
+                    quarter = p // 32 * 2 + p % 8 // 4
+                    f.write(bytes([(i * 7919 + p * 104729) % 97 + (130 if quarter == i % 4 else 0) if images else i % 4]))
+
+    for prefix, n in (("train", train), ("t10k", test)):
+        write(prefix + "-images-idx3-ubyte", True, n)
+        write(prefix + "-labels-idx1-ubyte", False, n)
+
+
+def make_experiment():
+    with open(EXPERIMENT, "w", encoding="utf-8") as f:
+        f.write(f"""name: small
+data: {{use: idx, folder: "{WORK}", batch: 16}}
+model: {{use: mlp, widths: [24, 12], normalizer: layernorm, activation: gelu, regularizer: {{use: dropout, p: 0.1}}}}
+loss: {{use: cross-entropy, smoothing: 0.1}}
+update:
+  - {{use: clip-norm, max_norm: 1.0}}
+  - {{use: adamw, as: rule, lr: 1e-2}}
+schedule:
+  rule.lr: [{{use: linear, start: 0, steps: 4, reaches: end}}, {{use: cosine, end: 1e-5}}]
+backend: reference
+train: {{epochs: 4, seed: 1}}
+eval: {{split: test, every: 1 epoch}}
+""")
+
+
+def plugin_files():
+    return sorted(f for f in os.listdir(PLUGINS) if f.endswith(".so"))
+
+
+# ---- listings ----
+
+
+@case
+def list_names_every_plugin():
+    listed = json.loads(tenon("list", "--json").stdout)
+    paths = {os.path.basename(c["path"]) for c in listed if c["state"] == "found"}
+    assert paths == set(plugin_files()), paths ^ set(plugin_files())
+    text = tenon("list").stdout
+    for component in listed:
+        assert component["name"] in text
+
+
+@case
+def list_filters_by_kind():
+    kinds = {c["kind"] for c in json.loads(tenon("list", "optimizer", "--json").stdout)}
+    assert kinds == {"optimizer"}, kinds
+
+
+@case
+def list_survives_a_plugin_that_aborts_when_mapped():
+    listed = json.loads(tenon("list", "--json", path=BAD).stdout)
+    names = {c["path"].rsplit("/", 1)[-1] for c in listed}
+    assert "abort-at-load.so" in names and "exit-at-load.so" in names
+    assert set(plugin_files()) <= names
+    tenon("info", "adamw", path=BAD)
+
+
+@case
+def info_explains_every_component():
+    for component in json.loads(tenon("list", "--json").stdout):
+        info = json.loads(tenon("info", component["kind"] + "/" + component["name"], "--json").stdout)
+        assert info["summary"] and isinstance(info["hyper"], list), info
+
+
+@case
+def info_suggests():
+    assert "did you mean" in tenon("info", "lyernorm", code=2).stderr
+
+
+@case
+def listing_maps_no_plugin():
+    if not TRACED:
+        return
+    log = os.path.join(WORK, "trace")
+    prefix = ["strace", "-f", "-y", "-e", "trace=mmap,openat", "-o", log]
+    tenon("list", "--json", path=BAD, prefix=prefix)
+    tenon("info", "adamw", path=BAD, prefix=prefix + ["-A"])
+    with open(log, encoding="utf-8", errors="replace") as f:
+        lines = f.readlines()
+    assert any("optimizer-adamw.so" in line for line in lines), "the trace shows no plugin being read"
+    mapped = [line for line in lines if "mmap(" in line and (PLUGINS in line or BAD in line)]
+    assert not mapped, mapped[0]
+
+
+@case
+def a_run_maps_only_what_it_uses():
+    if not TRACED:
+        return
+    log = os.path.join(WORK, "trace-run")
+    tenon("run", EXPERIMENT, "train.epochs=1", "--runs", RUNS, prefix=["strace", "-f", "-y", "-e", "trace=mmap", "-o", log])
+    with open(log, encoding="utf-8", errors="replace") as f:
+        mapped = {line.split(PLUGINS + "/", 1)[1].split(">")[0] for line in f if PLUGINS + "/" in line}
+    wanted = {"data-idx.so", "model-mlp.so", "layer-linear.so", "normalizer-layernorm.so", "activation-gelu.so",
+              "regularizer-dropout.so", "loss-cross-entropy.so", "transform-clip-norm.so", "optimizer-adamw.so",
+              "scheduler-linear.so", "scheduler-cosine.so", "backend-reference.so", "collective-self.so", "sink-jsonl.so"}
+    assert mapped == wanted, mapped ^ wanted
+
+
+# ---- runs ----
+
+
+@case
+def a_run_learns_and_leaves_its_folder():
+    result, records = run()
+    assert result["test/accuracy"] > 0.9, result
+    folder = set(os.listdir(result["folder"]))
+    assert {"experiment.yaml", "experiment.resolved.yaml", "overrides.txt", "metrics.jsonl"} <= folder, folder
+    updates = [r for r in records if r["event"] == "train"]
+    assert len(updates) == result["updates"] == 4 * 13
+    assert [r["update"] for r in updates] == list(range(1, 53))
+    assert records[0]["event"] == "start" and records[-1]["event"] == "end"
+    rates = [r["rule.lr"] for r in updates]
+    assert rates[:4] == [0.0025, 0.005, 0.0075, 0.01] and rates[-1] == 1e-5, rates
+    assert all("clip-norm.norm" in r and math.isfinite(r["loss"]) for r in updates)
+
+
+@case
+def the_resolved_experiment_runs_the_same():
+    result, records = run("model.activation=relu")
+    resolved = os.path.join(result["folder"], "experiment.resolved.yaml")
+    again = json.loads(tenon("run", resolved, "--runs", RUNS, "--json").stdout)
+    assert again["test/loss"] == result["test/loss"]
+    text = tenon("run", EXPERIMENT, "model.activation=relu", "--cfg").stdout
+    with open(resolved, encoding="utf-8") as f:
+        assert f.read() == text
+
+
+@case
+def components_swap_from_the_command_line():
+    base, _ = run()
+    for overrides in (["model.normalizer=batchnorm"], ["model.normalizer=none"], ["model.activation=relu"],
+                      ["update.rule={use: sgd, lr: 0.1, momentum: 0.9}"], ["update.rule=adam"], ["model.regularizer=none"],
+                      ["+update={use: ema, decay: 0.9}"], ["loss.smoothing=0"], ["precision=f64"], ["~update.clip-norm"]):
+        result, _ = run(*overrides)
+        assert math.isfinite(result["test/loss"]) and result["test/loss"] != base["test/loss"], overrides
+        assert result["test/accuracy"] > 0.5, (overrides, result)
+
+
+@case
+def backends_train_to_the_same_loss():
+    losses = {}
+    for backend in ("reference", "openblas"):
+        result, _ = run(f"backend={backend}")
+        losses[backend] = result["test/loss"]
+    assert abs(losses["reference"] - losses["openblas"]) < 1e-3 * losses["reference"], losses
+
+
+@case
+def threads_change_nothing():
+    results = [run(f"train.threads={n}")[1] for n in (1, 2, 3)]
+    for records in results[1:]:
+        for a, b in zip(results[0], records):
+            assert {k: v for k, v in a.items() if k != "time"} == {k: v for k, v in b.items() if k != "time"}
+
+
+@case
+def an_interrupted_run_says_so():
+    env = {k: v for k, v in os.environ.items() if k != "TENON_PLUGIN_PATH"}
+    process = subprocess.Popen([TENON, "run", EXPERIMENT, "train.epochs=100000", "--runs", RUNS], cwd=WORK, env=env,
+                               stderr=subprocess.PIPE, text=True)
+    process.stderr.readline()
+    while "epoch" not in process.stderr.readline():
+        pass
+    process.send_signal(2)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, process.returncode
+    assert "stopped on request" in err, err
+
+
+# ---- refusals ----
+
+
+@case
+def usage_errors_exit_2():
+    for arguments in ([], ["frobnicate"], ["run"], ["info"], ["list", "a", "b"], ["run", EXPERIMENT, "--bogus"], ["list", "--runs", "x"]):
+        assert tenon(*arguments, code=2).stderr
+    assert "usage" in tenon("--help").stdout and "usage" in tenon("run", "--help").stdout
+
+
+@case
+def wrong_experiments_exit_2_and_suggest():
+    for override, words in {
+        "update.rule.lr=-1": ["lr", "[0, inf)"],
+        "update.rule.lr=nan": ["lr"],
+        "update.rule.beta2=1.0": ["beta2", "[0, 1)"],
+        "update.rule.eps=-1": ["eps"],
+        "update.clip-norm.max_norm=-1": ["max_norm"],
+        "update.rule.lr='0.1'": ["lr", "real"],
+        "update.rule.lr=.5": [".5"],
+        "update.rule.learning_rte=0.5": ["learning_rte"],
+        "model.normalizer=layernrom": ["layernorm"],
+        "data.batch=0": ["batch"],
+        "train.epoch=3": ["epochs"],
+        "model.normalizer=gelu": ["gelu", "normalizer"],
+        "schedule={rule.lrr: cosine}": ["lr"],
+    }.items():
+        err = tenon("run", EXPERIMENT, override, "--runs", RUNS, code=2).stderr
+        for word in words:
+            assert word in err, (override, err)
+    assert tenon("run", "missing.yaml", code=2).stderr
+
+
+@case
+def a_misspelt_key_is_shown_in_its_line():
+    wrong = os.path.join(WORK, "wrong.yaml")
+    with open(EXPERIMENT, encoding="utf-8") as f, open(wrong, "w", encoding="utf-8") as g:
+        g.write(f.read().replace("max_norm", "max_nrom"))
+    err = tenon("run", wrong, code=2).stderr
+    for word in ("wrong.yaml:6:", "max_nrom", "max_norm", "^"):
+        assert word in err, err
+
+
+@case
+def a_broken_plugin_exits_3():
+    err = tenon("run", EXPERIMENT, "update.rule=no-entry", "~schedule", "--runs", RUNS, code=3, path=BAD).stderr
+    assert "NO_ENTRY" in err and "tenon_plugin_v1" in err, err
+
+
+@case
+def divergence_exits_4():
+    err = tenon("run", EXPERIMENT, "~update.clip-norm", "~schedule", "update.rule={use: sgd, lr: 1e30}", "train.epochs=50",
+                "model.normalizer=none", "--runs", RUNS, code=4).stderr
+    assert "diverged" in err, err
+
+
+@case
+def missing_data_names_the_package():
+    err = tenon("run", EXPERIMENT, "data={use: idx, set: nothing-here, batch: 4}", "--runs", RUNS, code=1).stderr
+    assert "nothing-here" in err, err
+
+
+@case
+def a_full_disk_is_an_error():
+    err = tenon("list", code=1, prefix=["sh", "-c", 'exec "$@" > /dev/full', "sh"]).stderr
+    assert "can not write" in err, err
+
+
+@case
+def the_locale_changes_nothing():
+    first, _ = run("train.epochs=1")
+    for locale in ("de_DE.UTF-8", "C.UTF-8"):
+        other, records = run("train.epochs=1", env={"LC_ALL": locale})
+        assert other["test/loss"] == first["test/loss"]
+        assert isinstance(records[1]["loss"], float)
+
+
+def main():
+    make_data(WORK)
+    make_experiment()
+    failed = 0
+    for function in CASES:
+        try:
+            function()
+        except Exception:
+            failed += 1
+            print(f"{function.__name__}: FAILED")
+            traceback.print_exc(file=sys.stdout)
+    shutil.rmtree(WORK)
+    print(f"{100 * (len(CASES) - failed) // len(CASES)}%: Checks: {len(CASES)}, Failures: {failed}, Errors: 0")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
