@@ -16,7 +16,7 @@
  * the empty sum. */
 typedef struct tn_exact {
     int64_t limb[TN_EXACT_LIMBS];
-    int64_t pending;                 /* additions since the digits were last brought into [0, 2^32) */
+    int64_t pending;                  /* additions since the digits were last brought into [0, 2^32) */
     int64_t plus_inf, minus_inf, nan; /* how many of these were added */
 } tn_exact;
 TN_SIZE(tn_exact, 576);

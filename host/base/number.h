@@ -21,7 +21,7 @@ int32_t tn_parse_integer(const char *text, int64_t *ret);
 
 /* Writes the shortest decimal that reads back as the same bits ("0.1", "1e-05", "100", "-0", "inf", "-inf", "nan")
  * with its NUL. Returns its length, or -1 with `buffer` untouched if it does not fit; TN_REAL_TEXT bytes always do. */
-#define TN_REAL_TEXT 32
+#define TN_REAL_TEXT 40
 int tn_print_real(char *buffer, size_t size, double value);
 
 /* A range as plugin.h describes it: "[0, 1)", "(-inf, inf) or nan", "[0, inf) steps; since 1.2.0". No bounds: anything,

@@ -28,9 +28,9 @@ int32_t tn_pool_threads(const tn_pool *pool);
 
 /* Calls work(arg, index, thread) once for each index of 0..count-1, on the caller (thread 0) and the workers
  * (threads 1..threads-1), and returns when all calls have returned; what they wrote is then visible to the caller.
- * `thread` is never in use twice at a time, so it may pick scratch memory. Called from within a run of the same pool,
- * all is done at once by the calling thread, under its own `thread`. `pool` NULL: the caller does all. Allocates nothing.
- * One thread at a time for one pool. */
+ * No two calls at a time have the same `thread`, so it may pick scratch memory. A call from within a run of the same
+ * pool is done by the calling thread alone, under its own `thread`. `pool` NULL: the caller does all. Allocates
+ * nothing. One thread at a time for one pool. */
 void tn_pool_run(tn_pool *pool, void (*work)(void *arg, int64_t index, int32_t thread), void *arg, int64_t count);
 
 /* How many CPUs this process may use, at least 1 and at most TN_POOL_MAX. Any thread. */

@@ -32,7 +32,7 @@ int32_t tn_text_status(const tn_text *text, tn_error *err);
 const char *tn_text_string(const tn_text *text);
 
 /* Hands the string over: the caller frees it with tn_free, `text` is empty again. NULL if an addition failed or there
- * is no memory; an empty text gives "". */
+ * is no memory (then `text` still has to be freed); an empty text gives "". */
 char *tn_text_take(tn_text *text);
 
 /* Frees the string and makes `text` empty, `failed` 0. */
