@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host/plugin/interface.c: see interface.h.
+ */
+#include "host/plugin/interface.h"
+
+#include <string.h>
+
+#include <tenon/backend.h>
+#include <tenon/data.h>
+#include <tenon/layer.h>
+#include <tenon/loss.h>
+#include <tenon/model.h>
+#include <tenon/optimizer.h>
+#include <tenon/parallel.h>
+#include <tenon/precision.h>
+#include <tenon/recompute.h>
+#include <tenon/scheduler.h>
+#include <tenon/sink.h>
+
+#include "host/base/error.h"
+
+/* The JSON type of a fact's value. */
+enum fact_type { TEXT, FLAG, LIST };
+
+typedef struct {
+    const char *key;
+    enum fact_type type;
+    const char *words; /* all that the text, or a text in the list, may be; NULL: anything */
+} fact;
+
+#define FACTS_MAX 8
+
+typedef struct {
+    const char *id;
+    const char *kinds;
+    fact facts[FACTS_MAX];
+} interface_row;
+
+static const interface_row known[] = {
+    {TN_OPTIMIZER,
+     "optimizer transform average wrapper",
+     {{"stage", TEXT, "source gradient rule update write after"},
+      {"grain", TEXT, "element block row tensor matrix layer model"},
+      {"slots", LIST, NULL},
+      {"rounds", LIST, NULL},
+      {"reports", LIST, NULL},
+      {"signals", LIST, "loss metric gradient2 hvp sampled-gradient taps"},
+      {"view", TEXT, NULL}}},
+    {TN_LAYER,
+     "layer normalizer activation regularizer",
+     {{"axis", TEXT, "rows elements columns whole"},
+      {"keeps", TEXT, "input output both none"},
+      {"in_place", FLAG, NULL},
+      {"rounds", LIST, NULL}}},
+    {TN_LOSS, "loss metric", {{"metrics", LIST, NULL}, {"targets", TEXT, "class real"}}},
+    {TN_SCHEDULER, "scheduler", {{"slots", LIST, NULL}}},
+    {TN_SINK, "sink", {{"file", TEXT, NULL}}},
+    {TN_MODEL, "model", {{0}}},
+    {TN_DATA, "data", {{0}}},
+    {TN_BACKEND, "backend", {{0}}},
+    {TN_COLLECTIVE, "collective", {{0}}},
+    {TN_STRATEGY, "strategy", {{0}}},
+    {TN_CODEC, "codec", {{0}}},
+    {TN_LOSS_SCALE, "loss-scale", {{0}}},
+    {TN_RECOMPUTE, "recompute", {{0}}},
+};
+
+static const fact common[] = {
+    {"hyper", LIST, NULL}, {"paper", TEXT, NULL}, {"formula", TEXT, NULL}, {"licence", TEXT, NULL}};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Is `word` one of the words in `list`, which are separated by spaces? */
+static int holds_word(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = list; *at; at += *at == ' ') {
+        size_t n = strcspn(at, " ");
+        if (n == length && memcmp(at, word, n) == 0)
+            return 1;
+        at += n;
+    }
+    return 0;
+}
+
+/* "tenon.optimizer/0.1" and "tenon.optimizer/1" are revisions of the same. */
+static int same_family(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "/");
+    return n == strcspn(b, "/") && memcmp(a, b, n) == 0;
+}
+
+int32_t tn_interface_check(const char *file, const char *kind, const char *interface, tn_error *err)
+{
+    for (size_t i = 0; i < COUNT(known); i++) {
+        if (strcmp(known[i].id, interface) == 0 && holds_word(known[i].kinds, kind))
+            return TN_OK;
+        if (same_family(known[i].id, interface) && strcmp(known[i].id, interface) != 0)
+            return tn_error_set(
+                err, TN_E_PLUGIN,
+                "INTERFACE: %s: built for %s, this host speaks %s; rebuild the plugin with these headers", file,
+                interface, known[i].id);
+        if (strcmp(known[i].id, interface) == 0 || holds_word(known[i].kinds, kind))
+            return tn_error_set(err, TN_E_PLUGIN, "INTERFACE: %s: kind %s behind %s; %s is for the kinds: %s", file,
+                                kind, interface, known[i].id, known[i].kinds);
+    }
+    return TN_OK;
+}
+
+static const fact *find_fact(const char *interface, const char *key)
+{
+    for (size_t i = 0; i < COUNT(common); i++) {
+        if (strcmp(common[i].key, key) == 0)
+            return &common[i];
+    }
+    for (size_t i = 0; i < COUNT(known); i++) {
+        if (strcmp(known[i].id, interface) != 0)
+            continue;
+        for (size_t j = 0; j < FACTS_MAX && known[i].facts[j].key; j++) {
+            if (strcmp(known[i].facts[j].key, key) == 0)
+                return &known[i].facts[j];
+        }
+    }
+    return NULL;
+}
+
+static int has_type(const json_t *value, enum fact_type type)
+{
+    switch (type) {
+    case TEXT:
+        return json_is_string(value);
+    case FLAG:
+        return json_is_boolean(value);
+    default:
+        return json_is_array(value);
+    }
+}
+
+/* The first text in `value` that is not among `words`, or NULL. */
+static const char *unknown_word(const json_t *value, const char *words)
+{
+    if (json_is_string(value))
+        return holds_word(words, json_string_value(value)) ? NULL : json_string_value(value);
+    size_t i;
+    json_t *item;
+    json_array_foreach(value, i, item)
+    {
+        if (!json_is_string(item) || !holds_word(words, json_string_value(item)))
+            return json_is_string(item) ? json_string_value(item) : "(not a text)";
+    }
+    return NULL;
+}
+
+int32_t tn_fact_check(const char *file, const char *component, const char *interface, const char *key,
+                      const json_t *value, tn_error *err)
+{
+    static const char *const type_names[] = {"a text", "true or false", "a list"};
+    const fact *f = find_fact(interface, key);
+    if (!f)
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "NOTE_UNKNOWN: %s: %s: fact '%s', which this host does not know for %s; upgrade tenon or "
+                            "correct the name",
+                            file, component, key, interface);
+    if (!has_type(value, f->type))
+        return tn_error_set(err, TN_E_PLUGIN, "NOTE_INVALID: %s: %s: fact '%s' must be %s", file, component, key,
+                            type_names[f->type]);
+    const char *word = f->words ? unknown_word(value, f->words) : NULL;
+    if (word)
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "NOTE_UNKNOWN: %s: %s: %s '%s', this host knows: %s; upgrade tenon or correct the word",
+                            file, component, key, word, f->words);
+    return TN_OK;
+}

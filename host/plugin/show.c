@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host/plugin/show.c: the registry as text and as JSON; see the end of registry.h.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "host/base/memory.h"
+#include "host/plugin/registry.h"
+
+static const char *const state_names[] = {"found", "shadowed", "refused", "not a tenon plugin"};
+
+static const char *real_name(uint32_t real) { return real == 32 ? "f32" : real == 64 ? "f64" : "-"; }
+
+static int32_t no_memory(tn_error *err)
+{
+    return tn_error_set(err, TN_E_MEMORY, "out of memory while components were shown");
+}
+
+/* ---- tables ---- */
+
+/* The text of one cell, valid until the next call; row 0 is the heading. */
+typedef const char *cell_text(void *table, size_t row, size_t column);
+
+#define COLUMNS_MAX 8
+
+/* In characters: bytes that do not continue one. */
+static size_t width(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++)
+        n += (*text & 0xC0) != 0x80;
+    return n;
+}
+
+/* Two blanks between columns, none at the end of a line. */
+static void add_line(tn_text *text, void *table, cell_text *cell, size_t row, size_t columns, const size_t *widths)
+{
+    size_t blanks = 0;
+    for (size_t column = 0; column < columns; column++) {
+        const char *content = cell(table, row, column);
+        if (content[0]) {
+            tn_text_addf(text, "%*s%s", (int)blanks, "", content);
+            blanks = 0;
+        }
+        blanks += widths[column] - width(content) + 2;
+    }
+    tn_text_char(text, '\n');
+}
+
+static void add_table(tn_text *text, void *table, cell_text *cell, size_t rows, size_t columns)
+{
+    size_t widths[COLUMNS_MAX] = {0};
+    for (size_t row = 0; row < rows; row++) {
+        for (size_t column = 0; column < columns; column++) {
+            size_t w = width(cell(table, row, column));
+            widths[column] = w > widths[column] ? w : widths[column];
+        }
+    }
+    for (size_t row = 0; row < rows; row++)
+        add_line(text, table, cell, row, columns, widths);
+}
+
+/* ---- list ---- */
+
+static int is_listed(const tn_entry_info *entry, const char *kind, int all)
+{
+    return (all || entry->state != TN_NOT_PLUGIN) && (!kind || tn_name_equal(kind, entry->kind));
+}
+
+static const char *entry_cell(void *table, size_t row, size_t column)
+{
+    static const char *const headings[] = {"KIND", "NAME", "DEVICE", "REAL", "VERSION", "SUMMARY"};
+    if (row == 0)
+        return headings[column];
+    const tn_entry_info *entry = ((const tn_entry_info **)table)[row - 1];
+    const char *const cells[] = {entry->kind,    entry->name,   entry->device, real_name(entry->real),
+                                 entry->version, entry->summary};
+    return cells[column];
+}
+
+static void add_other(tn_text *text, const tn_entry_info *entry)
+{
+    tn_text_addf(text, "%s: ", state_names[entry->state]);
+    if (entry->name[0])
+        tn_text_addf(text, "%s/%s (%s %s): ", entry->kind, entry->name, entry->device, real_name(entry->real));
+    if (entry->state == TN_SHADOWED)
+        tn_text_addf(text, "%s by %s\n", entry->path, entry->reason);
+    else
+        tn_text_addf(text, "%s\n", entry->state == TN_REFUSED ? entry->reason : entry->path);
+}
+
+int32_t tn_registry_list_text(const tn_registry *registry, const char *kind, int all, tn_text *text, tn_error *err)
+{
+    size_t count = tn_registry_count(registry), found = 0;
+    const tn_entry_info **entries = tn_alloc(count, sizeof *entries);
+    if (!entries)
+        return no_memory(err);
+    for (size_t i = 0; i < count; i++) {
+        const tn_entry_info *entry = tn_registry_at(registry, i);
+        if (entry->state == TN_FOUND && is_listed(entry, kind, all))
+            entries[found++] = entry;
+    }
+    if (found > 0)
+        add_table(text, entries, entry_cell, found + 1, 6);
+    for (size_t i = 0; i < count; i++) {
+        const tn_entry_info *entry = tn_registry_at(registry, i);
+        if (entry->state != TN_FOUND && is_listed(entry, kind, all))
+            add_other(text, entry);
+    }
+    tn_free(entries);
+    return tn_text_status(text, err);
+}
+
+static void add_pair(tn_text *text, const char *before, const char *key, const char *value)
+{
+    tn_text_addf(text, "%s\"%s\":", before, key);
+    tn_text_json(text, value);
+}
+
+/* An object without its closing brace. */
+static void add_entry(tn_text *text, const tn_entry_info *entry)
+{
+    add_pair(text, "{", "kind", entry->kind);
+    add_pair(text, ",", "name", entry->name);
+    add_pair(text, ",", "device", entry->device);
+    tn_text_addf(text, ",\"real\":%" PRIu32, entry->real);
+    add_pair(text, ",", "plugin", entry->plugin);
+    add_pair(text, ",", "version", entry->version);
+    add_pair(text, ",", "summary", entry->summary);
+    add_pair(text, ",", "interface", entry->interface);
+    add_pair(text, ",", "path", entry->path);
+    add_pair(text, ",", "state", state_names[entry->state]);
+    add_pair(text, ",", "reason", entry->reason);
+}
+
+int32_t tn_registry_list_json(const tn_registry *registry, const char *kind, int all, tn_text *text, tn_error *err)
+{
+    const char *before = "[";
+    for (size_t i = 0; i < tn_registry_count(registry); i++) {
+        const tn_entry_info *entry = tn_registry_at(registry, i);
+        if (!is_listed(entry, kind, all))
+            continue;
+        tn_text_add(text, before);
+        add_entry(text, entry);
+        tn_text_char(text, '}');
+        before = ",\n";
+    }
+    tn_text_add(text, before[0] == '[' ? "[]\n" : "]\n");
+    return tn_text_status(text, err);
+}
+
+/* ---- info ---- */
+
+static const char *row_cell(void *table, size_t row, size_t column)
+{
+    static const char *const headings[] = {"name", "type", "default", "range", "doc"};
+    const tn_component_info *info = table;
+    if (row == 0)
+        return headings[column];
+    const tn_row *r = &info->rows[row - 1];
+    const char *const cells[] = {r->name, tn_type_name(r->type), r->default_text, r->range_text, r->doc};
+    return cells[column];
+}
+
+static void add_line_of(tn_text *text, const char *key, const char *value)
+{
+    if (value[0])
+        tn_text_addf(text, "%-10s  %s\n", key, value);
+}
+
+/* A fact that is a list of objects, such as slots: a row each, a column for each key of the first. */
+typedef struct {
+    const json_t *list;
+    const char *keys[COLUMNS_MAX];
+    char number[32];
+} object_table;
+
+static const char *object_cell(void *argument, size_t row, size_t column)
+{
+    object_table *table = argument;
+    if (row == 0)
+        return table->keys[column];
+    const json_t *value = json_object_get(json_array_get(table->list, row - 1), table->keys[column]);
+    snprintf(table->number, sizeof table->number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    return json_is_string(value) ? json_string_value(value) : json_is_integer(value) ? table->number : "";
+}
+
+static void add_objects(tn_text *text, const char *key, json_t *list)
+{
+    object_table table = {.list = list};
+    size_t columns = 0;
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_array_get(list, 0), name, value)
+    {
+        if (columns < COLUMNS_MAX)
+            table.keys[columns++] = name;
+    }
+    tn_text_addf(text, "\n%s\n", key);
+    add_table(text, &table, object_cell, json_array_size(list) + 1, columns);
+}
+
+static void add_words(tn_text *text, const char *key, const json_t *list)
+{
+    size_t i;
+    const json_t *item;
+    tn_text_addf(text, "%-10s", key);
+    json_array_foreach(list, i, item)
+        tn_text_addf(text, "%s%s", i ? ", " : "  ", json_is_string(item) ? json_string_value(item) : "?");
+    tn_text_char(text, '\n');
+}
+
+/* Facts of one line first, then the tables. */
+static void add_facts(tn_text *text, json_t *facts, int tables)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(facts, key, value)
+    {
+        int is_table = json_is_object(json_array_get(value, 0));
+        if (is_table != tables)
+            continue;
+        if (is_table)
+            add_objects(text, key, value);
+        else if (json_array_size(value) > 0)
+            add_words(text, key, value);
+        else if (json_is_boolean(value))
+            add_line_of(text, key, json_is_true(value) ? "yes" : "no");
+        else if (json_is_string(value))
+            add_line_of(text, key, json_string_value(value));
+    }
+}
+
+int32_t tn_registry_info_text(tn_registry *registry, const tn_entry_info *entry, tn_text *text, tn_error *err)
+{
+    const tn_component_info *info;
+    int32_t status = tn_registry_info(registry, entry, &info, err);
+    if (status)
+        return status;
+    tn_text_addf(text, "%s/%s (%s %s): %s\n\n", info->kind, info->name, info->device, real_name(info->real),
+                 info->summary);
+    add_line_of(text, "formula", info->formula);
+    add_line_of(text, "paper", info->paper);
+    add_facts(text, info->facts, 0);
+    add_line_of(text, "interface", info->interface);
+    tn_text_addf(text, "%-10s  %s %s\n", "plugin", info->plugin, info->version);
+    add_line_of(text, "licence", info->licence);
+    tn_text_addf(text, "%-10s  %" PRIu32 ".%" PRIu32 "\n", "ABI", info->abi_major, info->abi_minor);
+    add_line_of(text, "path", entry->path);
+    if (entry->state == TN_SHADOWED)
+        tn_text_addf(text, "%-10s  by %s\n", "shadowed", entry->reason);
+    if (info->row_count > 0) {
+        tn_text_add(text, "\nhyper\n");
+        add_table(text, (void *)(uintptr_t)info, row_cell, info->row_count + 1, 5);
+    }
+    add_facts(text, info->facts, 1);
+    return tn_text_status(text, err);
+}
+
+static void add_rows(tn_text *text, const tn_component_info *info)
+{
+    tn_text_add(text, ",\"hyper\":[");
+    for (size_t i = 0; i < info->row_count; i++) {
+        const tn_row *row = &info->rows[i];
+        add_pair(text, i ? ",{" : "{", "name", row->name);
+        add_pair(text, ",", "type", tn_type_name(row->type));
+        add_pair(text, ",", "default", row->default_text);
+        add_pair(text, ",", "range", row->range_text);
+        add_pair(text, ",", "doc", row->doc);
+        tn_text_char(text, '}');
+    }
+    tn_text_char(text, ']');
+}
+
+static int add_bytes(const char *bytes, size_t size, void *text)
+{
+    tn_text_addn(text, bytes, size);
+    return 0;
+}
+
+int32_t tn_registry_info_json(tn_registry *registry, const tn_entry_info *entry, tn_text *text, tn_error *err)
+{
+    const tn_component_info *info;
+    int32_t status = tn_registry_info(registry, entry, &info, err);
+    if (status)
+        return status;
+    add_entry(text, entry);
+    add_pair(text, ",", "paper", info->paper);
+    add_pair(text, ",", "formula", info->formula);
+    add_pair(text, ",", "licence", info->licence);
+    tn_text_addf(text, ",\"abi\":\"%" PRIu32 ".%" PRIu32 "\"", info->abi_major, info->abi_minor);
+    add_rows(text, info);
+    tn_text_add(text, ",\"facts\":");
+    if (json_dump_callback(info->facts, add_bytes, text, JSON_COMPACT))
+        return no_memory(err);
+    tn_text_add(text, "}\n");
+    return tn_text_status(text, err);
+}
