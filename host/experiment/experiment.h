@@ -10,9 +10,9 @@
 /* What drives one hyper-parameter: a sequence of schedulers, each but the last with a row `steps` > 0. */
 typedef struct tn_schedule {
     tn_instance *target;
-    const tn_row *row;       /* of type TN_TYPE_REAL */
-    double base;             /* the value the experiment gives */
-    tn_instance **segments;  /* owned */
+    const tn_row *row;      /* of type TN_TYPE_REAL */
+    double base;            /* the value the experiment gives */
+    tn_instance **segments; /* owned */
     size_t segment_count;
 } tn_schedule;
 
@@ -24,9 +24,9 @@ typedef struct tn_period {
 
 typedef struct tn_experiment {
     char *name;
-    char *file;           /* as given */
+    char *file; /* as given */
     tn_instance *data;
-    int64_t batch;        /* samples an update, before accumulation: data.batch */
+    int64_t batch; /* samples an update, before accumulation: data.batch */
     tn_instance *model;
     tn_instance *loss;
     tn_instance **update; /* links in the order of the file */
@@ -37,17 +37,17 @@ typedef struct tn_experiment {
     tn_instance *collective;
     tn_instance **sinks;
     size_t sink_count;
-    uint32_t real;        /* precision: f32 or f64 */
-    double epochs;        /* train.epochs; 0: by steps */
-    int64_t steps;        /* train.steps; 0: by epochs */
-    int64_t accumulate;   /* micro-batches an update, >= 1 */
+    uint32_t real;      /* precision: f32 or f64 */
+    double epochs;      /* train.epochs; 0: by steps */
+    int64_t steps;      /* train.steps; 0: by epochs */
+    int64_t accumulate; /* micro-batches an update, >= 1 */
     uint64_t seed;
-    int64_t threads;      /* 0: all the process may use */
-    char *eval_split;     /* NULL: no evaluation */
-    int64_t eval_batch;   /* 0: as training */
+    int64_t threads;    /* 0: all the process may use */
+    char *eval_split;   /* NULL: no evaluation */
+    int64_t eval_batch; /* 0: as training */
     tn_period eval_every;
-    int32_t eval_view;    /* 1: the averaged view where the chain has one */
-    char *resolved;       /* YAML text of all of the above with every default filled in */
+    int32_t eval_view; /* 1: the averaged view where the chain has one */
+    char *resolved;    /* YAML text of all of the above with every default filled in */
 } tn_experiment;
 
 /* Reads `path`, applies `overrides` (Hydra's grammar: key=v, +key=v, ~key, group=name) and validates. Errors name
@@ -55,6 +55,10 @@ typedef struct tn_experiment {
  * which must outlive the experiment. The caller frees it with tn_experiment_free. [main] */
 int32_t tn_experiment_read(tn_registry *registry, const char *path, const char *const *overrides, size_t override_count,
                            tn_experiment **ret, tn_error *err);
+/* The same from `size` bytes in memory; `file` is for messages and the default name. [main] */
+int32_t tn_experiment_parse(tn_registry *registry, const char *file, const char *bytes, size_t size,
+                            const char *const *overrides, size_t override_count, tn_experiment **ret, tn_error *err);
+#define TN_EXPERIMENT_MAX (1 << 20) /* bytes; a larger file is refused */
 /* Accepts NULL and half-built ones. */
 void tn_experiment_free(tn_experiment *experiment);
 

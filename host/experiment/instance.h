@@ -12,14 +12,16 @@
 
 typedef struct tn_instance tn_instance;
 struct tn_instance {
-    const tn_entry_info *entry;     /* of the registry */
-    const tn_component_info *info;  /* of the registry: the parsed note */
-    char *path;                     /* place in the experiment, stable: "update.adamw", "model.normalizer" */
-    char *handle;                   /* `as:` or the component's name: what overrides and schedules call it */
-    void *hyper;                    /* the struct of plugin.h, laid out by info->rows[i].offset */
+    const tn_entry_info *entry;    /* of the registry */
+    const tn_component_info *info; /* of the registry: the parsed note */
+    char *path;                    /* place in the experiment, stable: "update.adamw", "model.normalizer" */
+    char *handle;                  /* `as:` or the component's name: what overrides and schedules call it */
+    void *hyper;                   /* the struct of plugin.h, laid out by info->rows[i].offset */
     size_t hyper_size;
-    tn_instance **children;         /* values of `component` rows; a row's value is an index here, or -1 */
+    tn_instance **children; /* values of `component` rows; a row's value is an index here, or -1 */
     size_t child_count;
+    uint32_t real;      /* 32 or 64, as asked for */
+    int32_t kind_given; /* 1: named with its kind, "average/ema" */
 };
 
 /* An instance from settings given as text, the rest at the rows' defaults. kind may be NULL (any kind). `real` is

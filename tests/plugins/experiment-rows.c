@@ -15,8 +15,10 @@
 #include "rows.h"
 
 static const tn_optimizer link_table = {.struct_size = sizeof(tn_optimizer)};
-TN_COMPONENT(rows, "optimizer", TN_OPTIMIZER, 0, ROWS_HYPER, "rows of each type", TN_FACT("stage", "\"rule\""), link_table);
-TN_COMPONENT(twin, "transform", TN_OPTIMIZER, 0, TN_NO_HYPER, "one of two", TN_FACT("stage", "\"gradient\""), link_table);
+TN_COMPONENT(rows, "optimizer", TN_OPTIMIZER, 0, ROWS_HYPER, "rows of each type", TN_FACT("stage", "\"rule\""),
+             link_table);
+TN_COMPONENT(twin, "transform", TN_OPTIMIZER, 0, TN_NO_HYPER, "one of two", TN_FACT("stage", "\"gradient\""),
+             link_table);
 
 #define ENDLESS_HYPER(X) X(component, inner, endless, "model", "itself")
 static const tn_model model_table = {.struct_size = sizeof(tn_model)};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of the component `rows`, which has rows of each type: for the plugin and for the tests that read its struct.
+ * The table of the component `rows`, which has rows of each type: for the plugin and for the tests that read its
+ * struct.
  */
 #ifndef TESTS_PLUGINS_ROWS_H
 #define TESTS_PLUGINS_ROWS_H

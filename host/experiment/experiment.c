@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * experiment.c: the sections of an experiment file.
+ */
+#include "host/experiment/experiment.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "host/base/memory.h"
+#include "host/base/pool.h"
+#include "host/experiment/build.h"
+#include "host/experiment/file.h"
+#include "host/experiment/override.h"
+#include "host/experiment/resolved.h"
+#include "host/experiment/schedule.h"
+#include "host/experiment/value.h"
+
+/* ---- the host's own keys: rows as components have them. Without default_text: 0 ---- */
+
+typedef struct own_values {
+    char *name, *split, *every;
+    int64_t precision, batch, steps, accumulate, seed, threads, eval_batch, view;
+    double epochs;
+} own_values;
+
+#define OWN(name_, type_, default_, range_, field)                                                                     \
+    .name = name_, .type = TN_TYPE_##type_, .default_text = default_, .range_text = range_,                            \
+    .offset = offsetof(own_values, field), .size = sizeof(((own_values *)0)->field)
+
+static const tn_row name_row = {OWN("name", TEXT, NULL, "", name)};
+static const tn_row precision_row = {OWN("precision", CHOICE, "f32", "f32 | f64", precision),
+                                     .choices = (char *[]){"f32", "f64"}, .choice_count = 2};
+static const tn_row batch_row = {OWN("batch", INTEGER, "64", "[1, 2147483647]", batch),
+                                 .range = {1, 2147483647, 0, 0, 0, "", ""}};
+static const tn_row train_rows[] = {
+    {OWN("epochs", REAL, NULL, "(0, inf)", epochs), .range = {0, HUGE_VAL, 1, 1, 0, "", ""}},
+    {OWN("steps", INTEGER, NULL, "[1, inf)", steps), .range = {1, HUGE_VAL, 0, 1, 0, "", ""}},
+    {OWN("accumulate", INTEGER, "1", "[1, 2147483647]", accumulate), .range = {1, 2147483647, 0, 0, 0, "", ""}},
+    {OWN("seed", INTEGER, "0", "[0, inf)", seed), .range = {0, HUGE_VAL, 0, 1, 0, "", ""}},
+    {OWN("threads", INTEGER, "0", "[0, 1024]", threads), .range = {0, TN_POOL_MAX, 0, 0, 0, "", ""}},
+};
+static const tn_row eval_rows[] = {
+    {OWN("split", TEXT, "test", "", split)},
+    {OWN("every", TEXT, "1 epoch", "", every)},
+    {OWN("batch", INTEGER, "0", "[0, 2147483647]", eval_batch), .range = {0, 2147483647, 0, 0, 0, "", ""}},
+    {OWN("view", CHOICE, "eval", "train | eval", view), .choices = (char *[]){"train", "eval"}, .choice_count = 2},
+};
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const char *const sections[] = {"name",    "data",      "model",    "loss",  "update", "schedule",
+                                       "backend", "precision", "parallel", "sinks", "train",  "eval"};
+
+/* ---- reading ---- */
+
+typedef struct reader {
+    tn_build build;
+    tn_place_text text;
+    tn_yaml_tree tree;
+    tn_yaml *root;
+    tn_override *overrides;
+    size_t override_count;
+    own_values own;
+    tn_experiment *e;
+    tn_error *err;
+} reader;
+
+static int is_none(const tn_yaml *node) { return node && node->kind == TN_YAML_SCALAR && !strcmp(node->value, "none"); }
+
+/* A key of the host from a mapping; its default if the mapping does not give it. */
+static int32_t read_own(reader *r, const tn_yaml *mapping, const tn_row *row, const char *owner)
+{
+    const tn_yaml *entry = tn_yaml_get(mapping, row->name);
+    void *value = (char *)&r->own + row->offset;
+    if (entry)
+        return tn_value_set(row, owner, entry, value, r->err);
+    return row->default_text ? tn_value_default(row, owner, value, r->err) : TN_OK;
+}
+
+static int32_t needs_mapping(const reader *r, const tn_yaml *section, const char *owner)
+{
+    char found[TN_FOUND_MAX];
+    tn_value_found(section, found);
+    return tn_place_error(r->err, TN_E_INVALID, section->place, "%s takes a mapping; found %s", owner, found);
+}
+
+/* A section of the host's keys. NULL: all at their defaults. */
+static int32_t read_section(reader *r, const tn_yaml *section, const tn_row *rows, size_t n, const char *owner)
+{
+    const char *known[8];
+    int32_t status = TN_OK;
+    for (size_t i = 0; i < n; i++)
+        known[i] = rows[i].name;
+    if (section && section->kind != TN_YAML_MAPPING)
+        return needs_mapping(r, section, owner);
+    if (section)
+        status = tn_build_check_keys(section, known, n, owner, r->err);
+    for (size_t i = 0; i < n && !status; i++)
+        status = read_own(r, section, &rows[i], owner);
+    return status;
+}
+
+static tn_place whole(const reader *r) { return (tn_place){&r->text, TN_WHOLE}; }
+
+static int32_t missing(const reader *r, const char *section)
+{
+    return tn_place_error(r->err, TN_E_INVALID, whole(r),
+                          "there is no section '%s'; data, model, loss, update and train are needed", section);
+}
+
+/* A component, the entry `key` of `parent`. One with a default name may be missing. */
+static int32_t read_component(reader *r, const tn_yaml *parent, const char *key, const char *path, const tn_seat *seat,
+                              tn_instance **ret)
+{
+    const tn_yaml *node = tn_yaml_get(parent, key);
+    if (!node && !seat->default_name)
+        return missing(r, key);
+    return tn_build_instance(&r->build, seat, node, whole(r), path, NULL, ret);
+}
+
+#define KINDS(...)                                                                                                     \
+    (const char *const[]) { __VA_ARGS__, NULL }
+
+static int32_t read_data(reader *r)
+{
+    const tn_seat seat = {.kinds = KINDS("data"), .host_keys = (const char *const[]){"batch", NULL}};
+    int32_t status = read_component(r, r->root, "data", "data", &seat, &r->e->data);
+    if (!status)
+        status = read_own(r, tn_yaml_get(r->root, "data"), &batch_row, "data");
+    r->e->batch = r->own.batch;
+    return status;
+}
+
+static int32_t read_parallel(reader *r)
+{
+    const tn_seat seat = {.kinds = KINDS("collective"), .default_name = "self"};
+    const char *const known[] = {"collective"};
+    const tn_yaml *section = tn_yaml_get(r->root, "parallel");
+    if (section && section->kind != TN_YAML_MAPPING)
+        return needs_mapping(r, section, "parallel");
+    int32_t status = section ? tn_build_check_keys(section, known, 1, "parallel", r->err) : TN_OK;
+    return status ? status : read_component(r, section, "collective", "parallel.collective", &seat, &r->e->collective);
+}
+
+static int32_t read_components(reader *r)
+{
+    const tn_seat model = {.kinds = KINDS("model")}, loss = {.kinds = KINDS("loss")},
+                  backend = {.kinds = KINDS("backend"), .default_name = "openblas"};
+    int32_t status = read_data(r);
+    if (!status)
+        status = read_component(r, r->root, "model", "model", &model, &r->e->model);
+    if (!status)
+        status = read_component(r, r->root, "loss", "loss", &loss, &r->e->loss);
+    if (!status)
+        status = read_component(r, r->root, "backend", "backend", &backend, &r->e->backend);
+    return status ? status : read_parallel(r);
+}
+
+/* ---- links and sinks ---- */
+
+static int is_handle(const char *text)
+{
+    size_t length = strlen(text);
+    return length > 0 && strspn(text, "0123456789") < length &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == length;
+}
+
+static int32_t check_handle(const reader *r, const char *handle, tn_place place)
+{
+    if (!is_handle(handle))
+        return tn_place_error(r->err, TN_E_INVALID, place,
+                              "'%s' can not name a link: needed letters, digits, '-' and '_', not digits alone",
+                              handle);
+    for (size_t i = 0; i < COUNT(sections); i++)
+        if (tn_name_equal(sections[i], handle))
+            return tn_place_error(r->err, TN_E_INVALID, place, "'%s' is a section; name the link otherwise with 'as:'",
+                                  handle);
+    for (size_t i = 0; i < r->e->update_count; i++)
+        if (tn_name_equal(r->e->update[i]->handle, handle))
+            return tn_place_error(r->err, TN_E_INVALID, place,
+                                  "two links are called '%s'; give one another name with 'as:'", handle);
+    return TN_OK;
+}
+
+/* What the link is called: its `as`, else its component's name. */
+static int32_t link_handle(const reader *r, const tn_seat *seat, const tn_yaml *node, const char **ret)
+{
+    const tn_yaml *as = tn_yaml_get(node, "as");
+    const char *name;
+    if (as && as->kind != TN_YAML_SCALAR)
+        return tn_place_error(r->err, TN_E_INVALID, as->place, "'as' takes a name for the link");
+    int32_t status = tn_build_name(&r->build, seat, node, node->place, &name);
+    if (status)
+        return status;
+    *ret = as ? as->value : tn_build_short_name(name);
+    return check_handle(r, *ret, as ? as->place : node->place);
+}
+
+static int32_t read_link(reader *r, const tn_yaml *node)
+{
+    const tn_seat seat = {.kinds = KINDS("optimizer", "transform", "average", "wrapper"),
+                          .host_keys = (const char *const[]){"as", NULL}};
+    const char *handle = NULL;
+    int32_t status = link_handle(r, &seat, node, &handle);
+    if (status)
+        return status;
+    char *path = tn_format("update.%s", handle);
+    status =
+        path ? tn_build_instance(&r->build, &seat, node, node->place, path, handle, &r->e->update[r->e->update_count])
+             : tn_place_no_memory(r->err);
+    tn_free(path);
+    r->e->update_count += !status;
+    return status;
+}
+
+static int32_t read_update(reader *r)
+{
+    const tn_yaml *list = tn_yaml_get(r->root, "update");
+    if (!list)
+        return missing(r, "update");
+    if (!list->count)
+        return tn_place_error(r->err, TN_E_INVALID, list->place, "update needs a link, such as adamw");
+    r->e->update = tn_alloc(list->count, sizeof *r->e->update);
+    int32_t status = r->e->update ? TN_OK : tn_place_no_memory(r->err);
+    for (const tn_yaml *node = list->first; node && !status; node = node->next)
+        status = read_link(r, node);
+    return status;
+}
+
+static int32_t read_sink(reader *r, const tn_yaml *node)
+{
+    const tn_seat seat = {.kinds = KINDS("sink")};
+    const char *name;
+    int32_t status = tn_build_name(&r->build, &seat, node, node->place, &name);
+    for (size_t i = 0; i < r->e->sink_count && !status; i++)
+        if (tn_name_equal(r->e->sinks[i]->info->name, tn_build_short_name(name)))
+            status = tn_place_error(r->err, TN_E_INVALID, node->place, "the sink '%s' is given twice", name);
+    if (status)
+        return status;
+    char *path = tn_format("sinks.%s", tn_build_short_name(name));
+    status = path ? tn_build_instance(&r->build, &seat, node, node->place, path, NULL, &r->e->sinks[r->e->sink_count])
+                  : tn_place_no_memory(r->err);
+    tn_free(path);
+    r->e->sink_count += !status;
+    return status;
+}
+
+static int32_t read_sinks(reader *r)
+{
+    const tn_yaml *list = tn_yaml_get(r->root, "sinks");
+    r->e->sinks = tn_alloc(list->count, sizeof *r->e->sinks);
+    int32_t status = r->e->sinks ? TN_OK : tn_place_no_memory(r->err);
+    for (const tn_yaml *node = list->first; node && !status; node = node->next)
+        status = read_sink(r, node);
+    return status;
+}
+
+/* ---- name, train, eval ---- */
+
+#define NAME_MAX_BYTES 100
+
+static int32_t check_name(const reader *r, const tn_yaml *node)
+{
+    const char *name = r->own.name;
+    size_t length = strlen(name);
+    int bad = length == 0 || length > NAME_MAX_BYTES || name[0] == '.';
+    for (size_t i = 0; i < length; i++)
+        bad |= name[i] == '/' || (unsigned char)name[i] < ' ' || name[i] == 0x7F;
+    return bad ? tn_place_error(r->err, TN_E_INVALID, node->place,
+                                "'name' becomes part of a folder's name: needed 1 to %d bytes without '/' and control "
+                                "characters, not beginning with '.'",
+                                NAME_MAX_BYTES)
+               : TN_OK;
+}
+
+/* The file's name without folder and .yaml, '-' for bytes that a name may not have. */
+static char *default_name(const char *file)
+{
+    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
+    size_t length = strlen(base), step;
+    if (length > 5 && strcmp(base + length - 5, ".yaml") == 0)
+        length -= 5;
+    else if (length > 4 && strcmp(base + length - 4, ".yml") == 0)
+        length -= 4;
+    char *name = length ? tn_strndup(base, length) : tn_strdup("experiment");
+    size_t end = 0;
+    for (size_t at = 0; name && name[at]; at += step ? step : 1) {
+        step = tn_place_character(name + at, strlen(name + at));
+        if (!step || (unsigned char)name[at] < ' ' || name[at] == 0x7F || (at == 0 && name[at] == '.'))
+            name[at] = '-';
+        if (at + step <= NAME_MAX_BYTES)
+            end = at + (step ? step : 1);
+    }
+    if (name && strlen(name) > NAME_MAX_BYTES)
+        name[end] = 0;
+    return name;
+}
+
+static int32_t read_name(reader *r)
+{
+    const tn_yaml *node = tn_yaml_get(r->root, "name");
+    int32_t status = read_own(r, r->root, &name_row, "");
+    if (!status && node)
+        status = check_name(r, node);
+    if (!status && !node && !(r->own.name = default_name(r->e->file)))
+        status = tn_place_no_memory(r->err);
+    r->e->name = r->own.name;
+    r->own.name = NULL;
+    return status;
+}
+
+static int32_t read_train(reader *r)
+{
+    const tn_yaml *section = tn_yaml_get(r->root, "train");
+    if (!section)
+        return missing(r, "train");
+    int32_t status = read_section(r, section, train_rows, COUNT(train_rows), "train");
+    if (status)
+        return status;
+    const tn_yaml *steps = tn_yaml_get(section, "steps"), *epochs = tn_yaml_get(section, "epochs");
+    if (!steps == !epochs)
+        return tn_place_error(r->err, TN_E_INVALID, steps ? steps->key_place : section->place,
+                              steps ? "train takes 'epochs' or 'steps', not both" : "train needs 'epochs' or 'steps'");
+    r->e->epochs = r->own.epochs;
+    r->e->steps = r->own.steps;
+    r->e->accumulate = r->own.accumulate;
+    r->e->seed = (uint64_t)r->own.seed;
+    r->e->threads = r->own.threads;
+    return TN_OK;
+}
+
+/* "0.5 epochs", "500 steps". 0 if it is none. */
+static int parse_period(const char *text, tn_period *ret)
+{
+    char number[64];
+    size_t length = strcspn(text, " ");
+    const char *unit = text + length + strspn(text + length, " ");
+    tn_period period = {0};
+    if (!length || length >= sizeof number || unit == text + length)
+        return 0;
+    memcpy(number, text, length);
+    number[length] = 0;
+    if (strcmp(unit, "epoch") == 0 || strcmp(unit, "epochs") == 0)
+        tn_parse_user_real(number, &period.epochs);
+    else if (strcmp(unit, "step") == 0 || strcmp(unit, "steps") == 0)
+        tn_parse_integer(number, &period.steps);
+    *ret = period;
+    return (period.epochs > 0 && isfinite(period.epochs)) || period.steps > 0;
+}
+
+static int32_t read_eval(reader *r)
+{
+    const tn_yaml *section = tn_yaml_get(r->root, "eval");
+    if (!section || is_none(section))
+        return TN_OK;
+    int32_t status = read_section(r, section, eval_rows, COUNT(eval_rows), "eval");
+    if (status)
+        return status;
+    if (!parse_period(r->own.every, &r->e->eval_every))
+        return tn_place_error(
+            r->err, TN_E_INVALID, tn_yaml_get(section, "every")->place,
+            "'every' of eval takes a period such as '1 epoch', '0.5 epochs' or '500 steps'; found '%s'", r->own.every);
+    r->e->eval_batch = r->own.eval_batch;
+    r->e->eval_view = (int32_t)r->own.view;
+    r->e->eval_split = r->own.split;
+    r->own.split = NULL;
+    return TN_OK;
+}
+
+/* ---- the whole ---- */
+
+static int32_t parse_tree(reader *r, const char *const *overrides, size_t count)
+{
+    int32_t status = tn_yaml_parse(&r->tree, &r->text, &r->root, r->err);
+    if (status)
+        return status;
+    if (r->root->kind != TN_YAML_MAPPING) {
+        char found[TN_FOUND_MAX];
+        tn_value_found(r->root, found);
+        return tn_place_error(
+            r->err, TN_E_INVALID, r->root->place,
+            "an experiment is a mapping with the sections data, model, loss, update and train; found %s", found);
+    }
+    r->overrides = tn_alloc(count, sizeof *r->overrides);
+    r->override_count = r->overrides ? count : 0;
+    status = r->overrides ? tn_override_prepare(&r->tree, r->root, r->err) : tn_place_no_memory(r->err);
+    for (size_t i = 0; i < count && !status; i++)
+        status = tn_override_apply(&r->tree, r->root, overrides[i], &r->overrides[i], r->err);
+    return status;
+}
+
+static int32_t read_sections(reader *r)
+{
+    int32_t status = tn_build_check_keys(r->root, sections, COUNT(sections), "the experiment", r->err);
+    if (!status)
+        status = read_own(r, r->root, &precision_row, "");
+    r->build.real = r->e->real = r->own.precision ? 64 : 32;
+    if (!status)
+        status = read_name(r);
+    if (!status)
+        status = read_components(r);
+    if (!status)
+        status = read_update(r);
+    if (!status)
+        status = read_sinks(r);
+    if (!status)
+        status = tn_schedules_build(&r->build, tn_yaml_get(r->root, "schedule"), r->e);
+    if (!status)
+        status = read_train(r);
+    return status ? status : read_eval(r);
+}
+
+static int32_t resolve(reader *r)
+{
+    tn_text text = {0};
+    tn_resolved_print(r->e, &text);
+    r->e->resolved = tn_text_take(&text);
+    tn_text_free(&text);
+    return r->e->resolved ? TN_OK : tn_place_no_memory(r->err);
+}
+
+static void end_reading(reader *r)
+{
+    tn_yaml_free(&r->tree);
+    for (size_t i = 0; i < r->override_count; i++)
+        tn_override_free(&r->overrides[i]);
+    tn_free(r->overrides);
+    tn_free(r->own.name);
+    tn_free(r->own.split);
+    tn_free(r->own.every);
+}
+
+int32_t tn_experiment_parse(tn_registry *registry, const char *file, const char *bytes, size_t size,
+                            const char *const *overrides, size_t override_count, tn_experiment **ret, tn_error *err)
+{
+    reader r = {.build = {registry, 0, 0, err}, .text = {file, bytes, size, 1}, .err = err};
+    r.e = tn_alloc(1, sizeof *r.e);
+    int32_t status =
+        r.e && (r.e->file = tn_strdup(file)) ? parse_tree(&r, overrides, override_count) : tn_place_no_memory(err);
+    if (!status)
+        status = read_sections(&r);
+    if (!status)
+        status = resolve(&r);
+    end_reading(&r);
+    if (status)
+        tn_experiment_free(r.e);
+    else
+        *ret = r.e;
+    return status;
+}
+
+int32_t tn_experiment_read(tn_registry *registry, const char *path, const char *const *overrides, size_t override_count,
+                           tn_experiment **ret, tn_error *err)
+{
+    char *bytes;
+    size_t size;
+    int32_t status = tn_file_read(path, TN_EXPERIMENT_MAX, &bytes, &size, err);
+    if (status)
+        return status;
+    status = tn_experiment_parse(registry, path, bytes, size, overrides, override_count, ret, err);
+    tn_free(bytes);
+    return status;
+}
+
+static void free_all(tn_instance **list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        tn_instance_free(list[i]);
+    tn_free(list);
+}
+
+void tn_experiment_free(tn_experiment *e)
+{
+    if (!e)
+        return;
+    for (size_t i = 0; i < e->schedule_count; i++)
+        free_all(e->schedules[i].segments, e->schedules[i].segment_count);
+    tn_free(e->schedules);
+    free_all(e->update, e->update_count);
+    free_all(e->sinks, e->sink_count);
+    tn_instance_free(e->data);
+    tn_instance_free(e->model);
+    tn_instance_free(e->loss);
+    tn_instance_free(e->backend);
+    tn_instance_free(e->collective);
+    tn_free(e->eval_split);
+    tn_free(e->resolved);
+    tn_free(e->name);
+    tn_free(e->file);
+    tn_free(e);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * resolved.c: an experiment as YAML text with every default filled in. Sections are block style, components flow.
+ */
+#include "host/experiment/resolved.h"
+
+#include <stdio.h>
+
+#include "host/base/number.h"
+#include "host/experiment/schedule.h"
+#include "host/experiment/value.h"
+
+static void print_row(const tn_instance *instance, const tn_row *row, tn_text *text);
+
+/* "{use: NAME" and what `host` holds, which begins with ", ". */
+static void print_component(const tn_instance *instance, const char *host, tn_text *text)
+{
+    const tn_component_info *info = instance->info;
+    tn_text_addf(text, "{use: %s%s%s%s", instance->kind_given ? info->kind : "", instance->kind_given ? "/" : "",
+                 info->name, host);
+    for (size_t i = 0; i < info->row_count; i++)
+        print_row(instance, &info->rows[i], text);
+    tn_text_char(text, '}');
+}
+
+static void print_row(const tn_instance *instance, const tn_row *row, tn_text *text)
+{
+    tn_text_addf(text, ", %s: ", row->name);
+    if (row->type != TN_TYPE_COMPONENT) {
+        tn_value_print(row, (const char *)instance->hyper + row->offset, text);
+        return;
+    }
+    int64_t child = tn_instance_integer(instance, row);
+    if (child < 0)
+        tn_text_add(text, "none");
+    else
+        print_component(instance->children[child], "", text);
+}
+
+static void print_data(const tn_experiment *e, tn_text *text)
+{
+    char batch[40];
+    snprintf(batch, sizeof batch, ", batch: %lld", (long long)e->batch);
+    tn_text_add(text, "data: ");
+    print_component(e->data, batch, text);
+}
+
+static void print_update(const tn_experiment *e, tn_text *text)
+{
+    tn_text_add(text, "\nupdate:");
+    for (size_t i = 0; i < e->update_count; i++) {
+        const tn_instance *link = e->update[i];
+        tn_text as = {0};
+        if (!tn_name_equal(link->handle, link->info->name))
+            tn_text_addf(&as, ", as: %s", link->handle);
+        tn_text_add(text, "\n  - ");
+        print_component(link, tn_text_string(&as), text);
+        text->failed |= as.failed;
+        tn_text_free(&as);
+    }
+}
+
+static void print_schedules(const tn_experiment *e, tn_text *text)
+{
+    tn_text_add(text, e->schedule_count ? "\nschedule:" : "\nschedule: none");
+    for (size_t i = 0; i < e->schedule_count; i++) {
+        const tn_schedule *schedule = &e->schedules[i];
+        tn_text_addf(text, "\n  %s.%s:", tn_instance_call(schedule->target), schedule->row->name);
+        for (size_t k = 0; k < schedule->segment_count; k++) {
+            tn_text_add(text, "\n    - ");
+            print_component(schedule->segments[k], "", text);
+        }
+    }
+}
+
+static void print_sinks(const tn_experiment *e, tn_text *text)
+{
+    tn_text_add(text, e->sink_count ? "\nsinks:" : "\nsinks: none");
+    for (size_t i = 0; i < e->sink_count; i++) {
+        tn_text_add(text, "\n  - ");
+        print_component(e->sinks[i], "", text);
+    }
+}
+
+static void print_real(double value, tn_text *text)
+{
+    char number[TN_REAL_TEXT];
+    if (tn_print_real(number, sizeof number, value) < 0)
+        text->failed = 1;
+    else
+        tn_text_add(text, number);
+}
+
+static void print_train(const tn_experiment *e, tn_text *text)
+{
+    tn_text_add(text, "\ntrain: {");
+    if (e->steps) {
+        tn_text_addf(text, "steps: %lld", (long long)e->steps);
+    } else {
+        tn_text_add(text, "epochs: ");
+        print_real(e->epochs, text);
+    }
+    tn_text_addf(text, ", accumulate: %lld, seed: %llu, threads: %lld}", (long long)e->accumulate,
+                 (unsigned long long)e->seed, (long long)e->threads);
+}
+
+static void print_eval(const tn_experiment *e, tn_text *text)
+{
+    if (!e->eval_split) {
+        tn_text_add(text, "\neval: none\n");
+        return;
+    }
+    tn_text_add(text, "\neval: {split: ");
+    tn_text_json(text, e->eval_split);
+    tn_text_add(text, ", every: ");
+    if (e->eval_every.steps)
+        tn_text_addf(text, "%lld steps", (long long)e->eval_every.steps);
+    else {
+        print_real(e->eval_every.epochs, text);
+        tn_text_add(text, e->eval_every.epochs == 1 ? " epoch" : " epochs");
+    }
+    tn_text_addf(text, ", batch: %lld, view: %s}\n", (long long)e->eval_batch, e->eval_view ? "eval" : "train");
+}
+
+void tn_resolved_print(const tn_experiment *e, tn_text *text)
+{
+    tn_text_add(text, "name: ");
+    tn_text_json(text, e->name);
+    tn_text_char(text, '\n');
+    print_data(e, text);
+    tn_text_add(text, "\nmodel: ");
+    print_component(e->model, "", text);
+    tn_text_add(text, "\nloss: ");
+    print_component(e->loss, "", text);
+    print_update(e, text);
+    print_schedules(e, text);
+    tn_text_add(text, "\nbackend: ");
+    print_component(e->backend, "", text);
+    tn_text_addf(text, "\nprecision: f%u\nparallel: {collective: ", e->real);
+    print_component(e->collective, "", text);
+    tn_text_char(text, '}');
+    print_sinks(e, text);
+    print_train(e, text);
+    print_eval(e, text);
+}
