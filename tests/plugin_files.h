@@ -111,7 +111,7 @@ static UNUSED const char *bad_plugin(const char *name)
 {
     char file[256];
     snprintf(file, sizeof file, "%s.so", name);
-    return from_environment("TENON_TEST_PLUGINS", file);
+    return from_environment("TENON_TEST_BAD", file);
 }
 static UNUSED const char *adamw_plugin(void) { return from_environment("TENON_TEST_GOOD", "optimizer-adamw.so"); }
 

@@ -21,6 +21,8 @@ typedef struct {
     tn_graph *graph;
 } fixture;
 
+static const char *backend = "reference";
+
 static void open_graph(fixture *f, const char *model, uint32_t real, int32_t threads, const tn_setting *settings, size_t count)
 {
     tn_error err = {0};
@@ -29,7 +31,7 @@ static void open_graph(fixture *f, const char *model, uint32_t real, int32_t thr
     memset(f, 0, sizeof *f);
     f->registry = test_registry("TENON_TEST_PLUGINS");
     ck_ok(tn_pool_create(threads, &f->pool, &err), err);
-    ck_ok(tn_registry_find(f->registry, "backend", "reference", NULL, 0, &entry, &err), err);
+    ck_ok(tn_registry_find(f->registry, "backend", backend, NULL, 0, &entry, &err), err);
     ck_ok(tn_registry_load(f->registry, entry, &f->backend, sizeof f->backend, &err), err);
     ck_ok(tn_instance_create(f->registry, "model", model, real, "model", settings, count, &f->model, &err), err);
     tn_setting smoothing = {"smoothing", "0.1"};
@@ -139,6 +141,36 @@ START_TEST(threads_change_no_bit)
 }
 END_TEST
 
+/* Every layer and the loss through OpenBLAS against the reference, f32 and f64. */
+START_TEST(backends_give_the_same_gradients)
+{
+    for (uint32_t real = 32; real <= 64; real += 32) {
+        fixture f[2];
+        double scale = 0, worst = 0;
+        tn_setting width = {"width", "300"};
+        for (int i = 0; i < 2; i++) {
+            backend = i ? "openblas" : "reference";
+            open_graph(&f[i], "dag", real, 2, &width, 1);
+            fill_batch(&f[i], 40, real);
+            run(&f[i], 40, TN_TRAIN);
+        }
+        backend = "reference";
+        const tn_parameters *a = tn_graph_parameters(f[0].graph), *b = tn_graph_parameters(f[1].graph);
+        for (int64_t i = 0; i < a->count; i++)
+            for (int64_t j = a->at[i]; j < a->at[i] + a->list[i].n; j++) {
+                double x = real == 64 ? ((double *)a->g)[j] : ((float *)a->g)[j];
+                double y = real == 64 ? ((double *)b->g)[j] : ((float *)b->g)[j];
+                scale = fmax(scale, fabs(x));
+                worst = fmax(worst, fabs(x - y));
+            }
+        ck_assert_double_gt(scale, 0.01);
+        ck_assert_double_le(worst, scale * (real == 64 ? 1e-13 : 1e-5));
+        close_graph(&f[0]);
+        close_graph(&f[1]);
+    }
+}
+END_TEST
+
 START_TEST(memory_is_shared_between_lifetimes)
 {
     fixture f;
@@ -223,12 +255,14 @@ END_TEST
 
 int main(void)
 {
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
     Suite *suite = suite_create("graph");
     TCase *tests = tcase_create("graph");
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, gradients_are_central_differences);
     tcase_add_test(tests, accumulation_adds_and_setting_ignores_what_was_there);
     tcase_add_test(tests, threads_change_no_bit);
+    tcase_add_test(tests, backends_give_the_same_gradients);
     tcase_add_test(tests, memory_is_shared_between_lifetimes);
     tcase_add_test(tests, a_steady_step_allocates_nothing);
     tcase_add_test(tests, a_layer_that_feeds_nothing_is_refused);

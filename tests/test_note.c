@@ -18,7 +18,7 @@
 static int32_t gate(const void *bytes, size_t size, tn_error *err)
 {
     tn_elf elf;
-    void *exact = malloc(size ? size : 1);
+    void *exact = calloc(size ? size : 1, 1);
     memcpy(exact, bytes, size);
     tn_source source = tn_source_memory("file", exact, size);
     int32_t status = tn_elf_open(&source, &elf, err);

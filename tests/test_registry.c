@@ -218,8 +218,8 @@ END_TEST
 
 START_TEST(listing_runs_no_code)
 {
-    const char *directory = getenv("TENON_TEST_PLUGINS");
-    ck_assert_msg(directory != NULL, "TENON_TEST_PLUGINS is not set");
+    const char *directory = getenv("TENON_TEST_BAD");
+    ck_assert_msg(directory != NULL, "TENON_TEST_BAD is not set");
     copy_file(bad_plugin("abort-at-load"), in_test("abort-at-load.so"));
     copy_file(bad_plugin("exit-at-load"), in_test("exit-at-load.so"));
     copy_file(bad_plugin("isa-unknown"), in_test("isa-unknown.so"));

@@ -202,7 +202,7 @@ static int32_t copy(parser *p, const tn_yaml *node, int depth, tn_yaml **ret)
 {
     if (depth > TN_YAML_DEPTH)
         return tn_place_error(p->err, TN_E_INVALID, node->place, "more than %d levels deep", TN_YAML_DEPTH);
-    tn_yaml *made;
+    tn_yaml *made = NULL;
     int32_t status = tn_yaml_new(p->tree, node->kind, NULL, node->place, &made, p->err);
     if (status)
         return status;
@@ -211,7 +211,7 @@ static int32_t copy(parser *p, const tn_yaml *node, int depth, tn_yaml **ret)
     made->key = node->key;
     made->key_place = node->key_place;
     for (const tn_yaml *child = node->first; child; child = child->next) {
-        tn_yaml *child_copy;
+        tn_yaml *child_copy = NULL;
         status = copy(p, child, depth + 1, &child_copy);
         if (status)
             return status;
@@ -383,7 +383,7 @@ static int32_t parse_node(parser *p, int depth, tn_yaml **ret)
         return tn_place_error(p->err, TN_E_INVALID, p->place, "more than %d levels deep", TN_YAML_DEPTH);
     if (h.tag)
         return tn_place_error(p->err, TN_E_INVALID, p->place, "tags (!...) mean nothing here: the key gives the type");
-    tn_yaml *node;
+    tn_yaml *node = NULL;
     anchor *a = NULL;
     int32_t status = tn_yaml_new(p->tree, h.kind, NULL, p->place, &node, p->err);
     if (!status)

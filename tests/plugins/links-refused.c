@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Links, each with one thing that a chain refuses: for test_chain.
+ */
+#include <tenon/rule.h>
+
+static void nothing(const tn_piece *piece) { (void)piece; }
+static void no_sum(const tn_piece *piece, const tn_partial *out)
+{
+    (void)piece;
+    (void)out;
+}
+static void no_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k, double *report)
+{
+    (void)hyper;
+    (void)clock;
+    (void)round;
+    (void)sums;
+    (void)k;
+    (void)report;
+}
+static double half(const void *k)
+{
+    (void)k;
+    return 0.5;
+}
+
+#define SCALAR_SLOTS(S) S(count, scalar, zero, , "one for each tensor")
+#define LINK(name, kind, SLOTS, facts, ...)                                                                            \
+    TN_DECLARE(name, TN_NO_HYPER)                                                                                      \
+    static const tn_optimizer name##_table = {.struct_size = sizeof(tn_optimizer), __VA_ARGS__};                       \
+    TN_LINK(name, kind, TN_NO_HYPER, SLOTS, "Refused", facts, name##_table)
+#define ROUND .partial = no_sum, .fold = no_fold
+
+LINK(bad_source, "wrapper", TN_NO_SLOTS, TN_STAGE("source"), .update = nothing)
+LINK(bad_matrix, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_GRAIN("matrix"), .update = nothing)
+LINK(bad_rows, "transform", TN_NO_SLOTS,
+     TN_STAGE("gradient") TN_FACT("rounds", "[{\"scope\":\"tensor\",\"scalars\":1,\"rows\":1}]"), ROUND)
+LINK(bad_scope, "transform", TN_NO_SLOTS, TN_STAGE("gradient") TN_ROUND("group", 1), ROUND)
+LINK(bad_slot, "optimizer", SCALAR_SLOTS, TN_STAGE("rule"), .update = nothing)
+LINK(bad_signal, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_FACT("signals", "[\"hvp\"]"), .update = nothing)
+LINK(bad_keep, "transform", TN_NO_SLOTS, TN_STAGE("gradient"), .keep = half)
+LINK(bad_round, "transform", TN_NO_SLOTS, TN_STAGE("gradient") TN_ROUND("model", 1), .fold = no_fold)
+
+TN_PLUGIN("org.tenon.test.links-refused", "1.0.0", "Apache-2.0", bad_source, bad_matrix, bad_rows, bad_scope, bad_slot,
+          bad_signal, bad_keep, bad_round)
