@@ -318,7 +318,8 @@ static int32_t add_input(tn_graph *graph, int64_t shape[TN_MAX_DIMS], tn_error *
     if (o->ndim + 1 > TN_MAX_DIMS)
         return tn_error_set(err, TN_E_INVALID, "samples have %d dimensions; at most %d are allowed", o->ndim, TN_MAX_DIMS - 1);
     shape[0] = o->batch;
-    memcpy(shape + 1, o->shape, (size_t)o->ndim * sizeof *shape);
+    for (int32_t i = 0; i < o->ndim; i++)
+        shape[1 + i] = o->shape[i];
     if (grow((void **)&graph->nodes, &graph->node_capacity, 0, sizeof *graph->nodes) ||
         !(graph->nodes[0].name = tn_strdup("input")))
         return tn_error_set(err, TN_E_MEMORY, "no memory for the graph");

@@ -232,7 +232,8 @@ static int32_t plan_batch(tn_graph *graph, tn_error *err)
     const tn_graph_options *o = &graph->options;
     int64_t shape[TN_MAX_DIMS] = {o->batch};
     tn_dtype dtype = o->classes > 0 ? (tn_dtype){TN_INT, 32, 1} : real_dtype(graph);
-    memcpy(shape + 1, o->target_shape, (size_t)o->target_ndim * sizeof *shape);
+    for (int32_t i = 0; i < o->target_ndim; i++)
+        shape[1 + i] = o->target_shape[i];
     tn_tensor_set(&graph->target_tensor, dtype, o->target_ndim + 1, shape);
     graph->target_tensor.view.shape = graph->target_tensor.shape;
     graph->target_tensor.view.strides = graph->target_tensor.strides;
