@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * y = x W^T + b over the last extent; every other extent counts as rows. The weight is [out, in]; both parameters start
+ * uniform within 1 / sqrt(in), as in PyTorch.
+ */
+#include <tenon/layers.h>
+
+#define HYPER(X)                                                                                                       \
+    X(integer, out, 128, "[1, 2147483647]", "features of the output")                                                  \
+    X(flag, bias, true, "", "add a learned bias")
+TN_DECLARE(linear, HYPER)
+
+enum { WEIGHT, BIAS };
+
+static int32_t linear_parameters(const linear *h, int64_t in, const tn_layer_planner *planner)
+{
+    int64_t shape[] = {h->out, in};
+    double fan = (double)in;
+    tn_weight weight = {sizeof weight, TN_ROLE_WEIGHT, "weight", 2, TN_INIT_FAN_UNIFORM, shape, 1, fan, 1, 0};
+    tn_weight bias = {sizeof bias, TN_ROLE_BIAS, "bias", 1, TN_INIT_FAN_UNIFORM, shape, 1, fan, -1, 0};
+    int32_t status = planner->parameter(planner->host, &weight);
+    return status || !h->bias ? status : planner->parameter(planner->host, &bias);
+}
+
+static int32_t linear_infer(const void *hyper, const tn_tensor *x, int32_t inputs, const tn_layer_planner *planner,
+                            tn_error *err)
+{
+    const linear *h = hyper;
+    int64_t shape[TN_MAX_DIMS];
+    int32_t status = tn_one_input("linear", x, inputs, 2, err);
+    if (status)
+        return status;
+    if (tn_columns(x) < 1)
+        return tn_fail(err, TN_E_INVALID,
+                       "linear: the input has shape %s, needs at least one feature in its last extent",
+                       tn_shape(x).text);
+    memcpy(shape, x->shape, (size_t)x->ndim * sizeof *shape);
+    shape[x->ndim - 1] = h->out;
+    status = planner->output(planner->host, x->ndim, shape);
+    return status ? status : linear_parameters(h, tn_columns(x), planner);
+}
+
+/* c [m, n] = op(a) op(b) + beta c, all without gaps. */
+static void linear_product(const tn_layer_call *call, int64_t m, int64_t n, int64_t k, const tn_real *a,
+                           int transpose_a, const tn_real *b, int transpose_b, double beta, tn_real *c)
+{
+    tn_gemm gemm = {.struct_size = sizeof gemm,
+                    .dtype = tn_real_dtype_,
+                    .transpose_a = transpose_a,
+                    .transpose_b = transpose_b,
+                    .m = m,
+                    .n = n,
+                    .k = k,
+                    .alpha = 1,
+                    .beta = beta,
+                    .a = a,
+                    .b = b,
+                    .c = c,
+                    .lda = transpose_a ? m : k,
+                    .ldb = transpose_b ? k : n,
+                    .ldc = n,
+                    .count = 1};
+    call->compute->gemm(call->compute->host, &gemm);
+}
+
+static void linear_forward(const tn_layer_call *call)
+{
+    const linear *h = call->hyper;
+    int64_t in = tn_columns(call->x), out = h->out, rows = tn_extent(call->x, 0, call->x->ndim - 1);
+    tn_real *y = tn_reals(call->y);
+    for (int64_t r = 0; h->bias && r < rows; r++)
+        memcpy(y + r * out, call->parameter[BIAS].data, (size_t)out * sizeof *y);
+    linear_product(call, rows, out, in, tn_reals(call->x), 0, tn_reals(&call->parameter[WEIGHT]), 1, h->bias ? 1 : 0,
+                   y);
+}
+
+/* The sum of each column, in the order of the rows. */
+TN_CLONES static void linear_column_sums(int64_t rows, int64_t stride, int64_t columns, const tn_real *restrict x,
+                                         double *restrict sums)
+{
+    for (int64_t j = 0; j < columns; j++)
+        sums[j] = 0;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < columns; j++)
+            sums[j] += (double)x[r * stride + j];
+}
+
+static void linear_bias_gradient(const tn_layer_call *call, int64_t rows, int64_t out)
+{
+    enum { BLOCK = 256 };
+    double sums[BLOCK];
+    tn_real *gradient = tn_reals(&call->gradient[BIAS]);
+    for (int64_t lo = 0; lo < out; lo += BLOCK) {
+        int64_t columns = out - lo < BLOCK ? out - lo : BLOCK;
+        linear_column_sums(rows, out, columns, tn_reals(call->dy) + lo, sums);
+        for (int64_t j = 0; j < columns; j++)
+            gradient[lo + j] = tn_so_far(call, gradient[lo + j]) + (tn_real)sums[j];
+    }
+}
+
+static void linear_backward(const tn_layer_call *call)
+{
+    const linear *h = call->hyper;
+    int64_t in = tn_columns(call->x), out = h->out, rows = tn_extent(call->x, 0, call->x->ndim - 1);
+    const tn_real *dy = tn_reals(call->dy);
+    if (tn_wants_dx(call))
+        linear_product(call, rows, in, out, dy, 0, tn_reals(&call->parameter[WEIGHT]), 0, 0, tn_reals(call->dx));
+    if (!tn_wants_dw(call))
+        return;
+    linear_product(call, out, in, rows, dy, 1, tn_reals(call->x), 0, call->flags & TN_ACCUMULATE ? 1 : 0,
+                   tn_reals(&call->gradient[WEIGHT]));
+    if (h->bias)
+        linear_bias_gradient(call, rows, out);
+}
+
+static const tn_layer linear_table = {sizeof(tn_layer), 0, linear_infer, linear_forward, linear_backward, NULL, NULL};
+
+TN_COMPONENT(linear, "layer", TN_LAYER, TN_REAL, HYPER, "affine map of the last extent",
+             TN_AXIS("whole") TN_KEEPS("input") TN_FORMULA("y = x W^T + b"), linear_table);
+TN_PLUGIN("org.tenon.linear", "0.1.0", "Apache-2.0", linear)
