@@ -133,17 +133,34 @@ static int32_t describe(tn_trainer *trainer, const tenon_run_options *options, t
     return status;
 }
 
-static int32_t train(tenon *handle, const tn_experiment *experiment, const char *folder, const tenon_run_options *options,
-                     tn_error *err)
+/* What was asked for, handed down. */
+typedef struct {
+    const char *path;
+    const char *const *overrides;
+    size_t override_count;
+    const tenon_run_options *options;
+} request;
+
+/* The folder is made once everything could be opened: a refused experiment leaves none. */
+static int32_t start(tn_trainer *trainer, const tn_experiment *experiment, const request *r, char **ret, tn_error *err)
+{
+    int32_t status = tn_folder_create(r->options->runs ? r->options->runs : "runs", experiment->name, ret, err);
+    if (status == TN_OK)
+        status = write_inputs(*ret, r->path, experiment, r->overrides, r->override_count, err);
+    if (status == TN_OK && r->options->describe)
+        status = describe(trainer, r->options, err);
+    return status == TN_OK ? tn_trainer_record_in(trainer, *ret, err) : status;
+}
+
+static int32_t train(tenon *handle, const tn_experiment *experiment, const request *r, char **ret, tn_error *err)
 {
     tn_trainer *trainer;
-    tn_trainer_options open = {.registry = handle->registry, .experiment = experiment, .folder = folder,
-                               .log = &handle->log, .observer = options->observe, .user = options->user};
+    tn_trainer_options open = {.registry = handle->registry, .experiment = experiment, .log = &handle->log,
+                               .observer = r->options->observe, .user = r->options->user};
     int32_t status = tn_trainer_open(&open, &trainer, err);
     if (status != TN_OK)
         return status;
-    if (options->describe)
-        status = describe(trainer, options, err);
+    status = start(trainer, experiment, r, ret, err);
     if (status == TN_OK)
         status = tn_trainer_run(trainer, err);
     tn_trainer_close(trainer);
@@ -159,12 +176,8 @@ int32_t tenon_run(tenon *handle, const char *path, const char *const *overrides,
     int32_t status = tn_experiment_read(handle->registry, path, overrides, override_count, &experiment, err);
     if (status != TN_OK)
         return status;
-    options = options ? options : &none;
-    status = tn_folder_create(options->runs ? options->runs : "runs", experiment->name, ret, err);
-    if (status == TN_OK)
-        status = write_inputs(*ret, path, experiment, overrides, override_count, err);
-    if (status == TN_OK)
-        status = train(handle, experiment, *ret, options, err);
+    request r = {path, overrides, override_count, options ? options : &none};
+    status = train(handle, experiment, &r, ret, err);
     tn_experiment_free(experiment);
     return status;
 }

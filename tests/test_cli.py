@@ -97,6 +97,7 @@ def list_names_every_plugin():
 
 @case
 def list_filters_by_kind():
+    assert "did you mean 'optimizer'" in tenon("list", "optimzer", code=2).stderr
     kinds = {c["kind"] for c in json.loads(tenon("list", "optimizer", "--json").stdout)}
     assert kinds == {"optimizer"}, kinds
 
@@ -263,6 +264,13 @@ def a_misspelt_key_is_shown_in_its_line():
     err = tenon("run", wrong, code=2).stderr
     for word in ("wrong.yaml:6:", "max_nrom", "max_norm", "^"):
         assert word in err, err
+
+
+@case
+def a_refused_experiment_leaves_no_folder():
+    runs = os.path.join(WORK, "no-runs")
+    tenon("run", EXPERIMENT, "update.rule={use: sgd, nesterov: true}", "--runs", runs, code=2)
+    assert not os.path.exists(runs)
 
 
 @case

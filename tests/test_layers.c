@@ -646,6 +646,25 @@ START_TEST(nrm_04_large_means)
 }
 END_TEST
 
+/* Squares of these leave no digit of the variance in a double. */
+START_TEST(nrm_04_larger_means_in_f64)
+{
+    static const double x[] = {1e9, 1e9 + 1, 1e9 + 2, 1e9 + 3},
+                        y[] = {-1.3416354199689269, -0.447211806656309, 0.447211806656309, 1.3416354199689269};
+    static const char *const names[] = {"layernorm", "batchnorm"};
+    for (int k = 0; k < 2; k++) {
+        subject s = load("normalizer", names[k], 64);
+        drive d;
+        plain_normalizer(&s, k ? 4 : 1, k ? 1 : 4, &d);
+        fill(&d.x[0], x);
+        drive_forward(&d, TN_TRAIN, 0, 0);
+        for (int i = 0; i < 4; i++)
+            ck_assert_double_eq_tol(drive_get(&d.y, i), y[i], 1e-12);
+        drive_free(&d);
+    }
+}
+END_TEST
+
 /* Also backward, where the mean of three values is no float. */
 START_TEST(nrm_04_large_means_backward)
 {
@@ -934,6 +953,7 @@ int main(void)
     tcase_add_test(each, nrm_01_one_value_a_channel);
     tcase_add_test(each, nrm_02_biased_output_unbiased_running_variance);
     tcase_add_test(each, nrm_04_large_means);
+    tcase_add_test(each, nrm_04_larger_means_in_f64);
     tcase_add_test(each, nrm_04_large_means_backward);
     tcase_add_test(each, nrm_05_large_values);
     tcase_add_test(each, batchnorm_evaluation_leaves_the_statistics);

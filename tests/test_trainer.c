@@ -260,6 +260,25 @@ START_TEST(a_last_batch_of_one_does_not_break_batchnorm)
 }
 END_TEST
 
+/* The same without a link that looks: only when asked for. */
+START_TEST(finite_checks_can_be_asked_for)
+{
+    for (int asked = 0; asked < 2; asked++) {
+        outcome o;
+        tn_error err = {0};
+        tn_log log;
+        ck_ok(open_run(&o, &log, (const char *[]){"~update.clip-norm", asked ? "train.check_finite=true" : "train.check_finite=false"},
+                       2, &err), err);
+        tn_parameters *all = tn_graph_parameters(tn_trainer_graph(o.trainer));
+        ((float *)all->p)[all->at[0]] = INFINITY;
+        ck_ok(tn_trainer_step(o.trainer, &err), err);
+        ck_assert_int_eq(o.skips, asked);
+        ck_assert_int_eq(isfinite(((float *)all->p)[all->at[0] + 1]) != 0, asked);
+        close_run(&o);
+    }
+}
+END_TEST
+
 /* CLIP-01: a run that only sees non-finite gradients changes nothing and stops with a clear word. */
 START_TEST(divergence_is_said)
 {
@@ -319,6 +338,7 @@ int main(void)
     tcase_add_test(tests, schedules_reach_both_ends);
     tcase_add_test(tests, the_averaged_view_is_what_evaluation_sees);
     tcase_add_test(tests, a_last_batch_of_one_does_not_break_batchnorm);
+    tcase_add_test(tests, finite_checks_can_be_asked_for);
     tcase_add_test(tests, divergence_is_said);
     tcase_add_test(tests, a_steady_step_allocates_nothing);
     suite_add_tcase(suite, tests);

@@ -3,8 +3,9 @@
  * tenon/loss.h: losses and metrics. Interface "tenon.loss/0.1", kinds loss and metric.
  *
  * Every mean is carried as (sum, count) and divided once, after all micro-batches and processes: a loss reports
- * sums, and its gradient is the gradient of the sum times `seed`. The host takes seed = scale / 2^ceil(log2 count)
- * and folds the exact rest into the factor with which the update chain reads gradients.
+ * sums, and its gradient is the gradient of the sum times `seed`. The host takes seed = scale / 2^ceil(log2 n), n the
+ * samples of the whole accumulation window, and folds the rest, exact once the counts are known, into the factor with
+ * which the update chain reads gradients.
  *
  * Facts in the note's JSON text:
  *   metrics  [text]: names of the sums after the first two, each reported as sum / count

@@ -21,7 +21,7 @@
 
 typedef struct own_values {
     char *name, *split, *every;
-    int64_t precision, batch, steps, accumulate, seed, threads, eval_batch, view;
+    int64_t precision, batch, steps, accumulate, seed, threads, check_finite, eval_batch, view;
     double epochs;
 } own_values;
 
@@ -40,6 +40,7 @@ static const tn_row train_rows[] = {
     {OWN("accumulate", INTEGER, "1", "[1, 2147483647]", accumulate), .range = {1, 2147483647, 0, 0, 0, "", ""}},
     {OWN("seed", INTEGER, "0", "[0, inf)", seed), .range = {0, HUGE_VAL, 0, 1, 0, "", ""}},
     {OWN("threads", INTEGER, "0", "[0, 1024]", threads), .range = {0, TN_POOL_MAX, 0, 0, 0, "", ""}},
+    {OWN("check_finite", FLAG, "false", "", check_finite)},
 };
 static const tn_row eval_rows[] = {
     {OWN("split", TEXT, "test", "", split)},
@@ -327,6 +328,7 @@ static int32_t read_train(reader *r)
     r->e->accumulate = r->own.accumulate;
     r->e->seed = (uint64_t)r->own.seed;
     r->e->threads = r->own.threads;
+    r->e->check_finite = r->own.check_finite != 0;
     return TN_OK;
 }
 

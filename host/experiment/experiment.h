@@ -43,6 +43,7 @@ typedef struct tn_experiment {
     int64_t accumulate; /* micro-batches an update, >= 1 */
     uint64_t seed;
     int64_t threads;    /* 0: all the process may use */
+    int32_t check_finite; /* 1: skip an update whose gradient is not finite even when no link reads it first */
     char *eval_split;   /* NULL: no evaluation */
     int64_t eval_batch; /* 0: as training */
     tn_period eval_every;

@@ -100,8 +100,8 @@ static void print_train(const tn_experiment *e, tn_text *text)
         tn_text_add(text, "epochs: ");
         print_real(e->epochs, text);
     }
-    tn_text_addf(text, ", accumulate: %lld, seed: %llu, threads: %lld}", (long long)e->accumulate,
-                 (unsigned long long)e->seed, (long long)e->threads);
+    tn_text_addf(text, ", accumulate: %lld, seed: %llu, threads: %lld, check_finite: %s}", (long long)e->accumulate,
+                 (unsigned long long)e->seed, (long long)e->threads, e->check_finite ? "true" : "false");
 }
 
 static void print_eval(const tn_experiment *e, tn_text *text)

@@ -65,6 +65,9 @@ static const char *fact(const tn_instance *instance, const char *key, const char
 
 static int32_t read_facts(node *n, tn_error *err)
 {
+    if (json_array_size(json_object_get(n->instance->info->facts, "rounds")))
+        return tn_error_set(err, TN_E_UNSUPPORTED, "%s: its note declares rounds, which this host does not drive yet in layers",
+                            n->instance->info->name);
     static const char *const axes[] = {"whole", "rows", "columns", "elements"};
     const char *axis = fact(n->instance, "axis", "whole"), *keeps = fact(n->instance, "keeps", "none");
     int32_t which = 0;

@@ -291,7 +291,10 @@ static int32_t add_nearest(const tn_registry *registry, const wish *w, tn_text *
 static int32_t refuse_unknown(const tn_registry *registry, const wish *w, tn_error *err)
 {
     tn_text text = {0};
-    tn_text_addf(&text, "no %s named '%s'", w->kind ? w->kind : "component", w->name);
+    if (w->kind && !has_kind(registry, w->kind))
+        tn_text_addf(&text, "no component of the kind '%s'", w->kind);
+    else
+        tn_text_addf(&text, "no %s named '%s'", w->kind ? w->kind : "component", w->name);
     if (w->device || w->real)
         tn_text_addf(&text, " for %s%s", w->device ? w->device : "any device", real_name(w->real));
     size_t plain = text.size;
@@ -299,13 +302,19 @@ static int32_t refuse_unknown(const tn_registry *registry, const wish *w, tn_err
     add_namesakes(registry, w, "; there is ", &text);
     if (text.size == plain)
         status = add_nearest(registry, w, &text, err);
-    tn_text_add(&text, registry->count ? "; see: tenon list" : "; no plugin was found at all: set TENON_PLUGIN_PATH");
+    tn_text_add(&text, registry->count ? " (see: tenon list)" : "; no plugin was found at all: set TENON_PLUGIN_PATH");
     if (!status)
         status = tn_text_status(&text, err);
     if (!status)
         status = tn_error_set(err, TN_E_NOT_FOUND, "%s", tn_text_string(&text));
     tn_text_free(&text);
     return status;
+}
+
+int32_t tn_registry_check_kind(const tn_registry *registry, const char *kind, tn_error *err)
+{
+    wish w = {kind, "", NULL, 0};
+    return has_kind(registry, kind) ? TN_OK : refuse_unknown(registry, &w, err);
 }
 
 static int32_t refuse_ambiguous(const tn_registry *registry, const wish *w, tn_error *err)

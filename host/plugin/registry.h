@@ -57,6 +57,9 @@ const tn_entry_info *tn_registry_at(const tn_registry *registry, size_t i);
 int32_t tn_registry_find(const tn_registry *registry, const char *kind, const char *name, const char *device,
                          uint32_t real, const tn_entry_info **ret, tn_error *err);
 
+/* TN_E_NOT_FOUND, with the nearest kind, when no component is of that kind. */
+int32_t tn_registry_check_kind(const tn_registry *registry, const char *kind, tn_error *err);
+
 /* All that the note says, parsed at the first call and kept by the registry. TN_E_PLUGIN for an entry that is refused
  * or no plugin, for a file that was changed since it was listed (STALE) or a text that does not parse; TN_E_MEMORY. */
 int32_t tn_registry_info(tn_registry *registry, const tn_entry_info *entry, const tn_component_info **ret,
@@ -72,7 +75,8 @@ int32_t tn_registry_load(tn_registry *registry, const tn_entry_info *entry, void
  *
  * All add to `text`, which is the caller's, and fail with TN_E_MEMORY; the info functions also as tn_registry_info. */
 
-/* A table of what is found, then a line for each that is shadowed or refused; `all`: also files that are no plugins.
+/* An unknown `kind` is TN_E_NOT_FOUND, here and in tn_registry_list_json.
+ * A table of what is found, the builds of one component for f32 and f64 in one line, then a line for each that is shadowed or refused; `all`: also files that are no plugins.
  * kind NULL: every kind (files without components have none and are then shown). */
 int32_t tn_registry_list_text(const tn_registry *registry, const char *kind, int all, tn_text *text, tn_error *err);
 

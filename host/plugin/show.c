@@ -69,15 +69,27 @@ static int is_listed(const tn_entry_info *entry, const char *kind, int all)
     return (all || entry->state != TN_NOT_PLUGIN) && (!kind || tn_name_equal(kind, entry->kind));
 }
 
+typedef struct {
+    const tn_entry_info *entry;
+    int twice; /* the same component for both real types */
+} list_line;
+
 static const char *entry_cell(void *table, size_t row, size_t column)
 {
     static const char *const headings[] = {"KIND", "NAME", "DEVICE", "REAL", "VERSION", "SUMMARY"};
     if (row == 0)
         return headings[column];
-    const tn_entry_info *entry = ((const tn_entry_info **)table)[row - 1];
-    const char *const cells[] = {entry->kind,    entry->name,   entry->device, real_name(entry->real),
+    const list_line *line = &((const list_line *)table)[row - 1];
+    const tn_entry_info *entry = line->entry;
+    const char *const cells[] = {entry->kind,    entry->name,   entry->device, line->twice ? "f32 f64" : real_name(entry->real),
                                  entry->version, entry->summary};
     return cells[column];
+}
+
+static int differ_in_real_only(const tn_entry_info *a, const tn_entry_info *b)
+{
+    return a->real == 32 && b->real == 64 && !strcmp(a->kind, b->kind) && !strcmp(a->name, b->name) &&
+           !strcmp(a->device, b->device) && !strcmp(a->plugin, b->plugin) && !strcmp(a->version, b->version);
 }
 
 static void add_other(tn_text *text, const tn_entry_info *entry)
@@ -93,23 +105,30 @@ static void add_other(tn_text *text, const tn_entry_info *entry)
 
 int32_t tn_registry_list_text(const tn_registry *registry, const char *kind, int all, tn_text *text, tn_error *err)
 {
+    int32_t status = kind ? tn_registry_check_kind(registry, kind, err) : TN_OK;
+    if (status)
+        return status;
     size_t count = tn_registry_count(registry), found = 0;
-    const tn_entry_info **entries = tn_alloc(count, sizeof *entries);
-    if (!entries)
+    list_line *lines = tn_alloc(count, sizeof *lines);
+    if (!lines)
         return no_memory(err);
     for (size_t i = 0; i < count; i++) {
         const tn_entry_info *entry = tn_registry_at(registry, i);
-        if (entry->state == TN_FOUND && is_listed(entry, kind, all))
-            entries[found++] = entry;
+        if (entry->state != TN_FOUND || !is_listed(entry, kind, all))
+            continue;
+        if (found > 0 && differ_in_real_only(lines[found - 1].entry, entry))
+            lines[found - 1].twice = 1;
+        else
+            lines[found++].entry = entry;
     }
     if (found > 0)
-        add_table(text, entries, entry_cell, found + 1, 6);
+        add_table(text, lines, entry_cell, found + 1, 6);
     for (size_t i = 0; i < count; i++) {
         const tn_entry_info *entry = tn_registry_at(registry, i);
         if (entry->state != TN_FOUND && is_listed(entry, kind, all))
             add_other(text, entry);
     }
-    tn_free(entries);
+    tn_free(lines);
     return tn_text_status(text, err);
 }
 
@@ -138,6 +157,9 @@ static void add_entry(tn_text *text, const tn_entry_info *entry)
 int32_t tn_registry_list_json(const tn_registry *registry, const char *kind, int all, tn_text *text, tn_error *err)
 {
     const char *before = "[";
+    int32_t status = kind ? tn_registry_check_kind(registry, kind, err) : TN_OK;
+    if (status)
+        return status;
     for (size_t i = 0; i < tn_registry_count(registry); i++) {
         const tn_entry_info *entry = tn_registry_at(registry, i);
         if (!is_listed(entry, kind, all))

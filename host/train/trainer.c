@@ -146,7 +146,7 @@ static int32_t open_graph(tn_trainer *t, tn_error *err)
     t->metric_count = tn_graph_metrics(t->graph, &t->metrics);
     tn_chain_options chain = {.registry = t->options.registry, .links = e->update, .link_count = e->update_count,
                               .parameters = tn_graph_parameters(t->graph), .pool = t->pool, .services = &t->services,
-                              .seed = e->seed};
+                              .seed = e->seed, .check_finite = e->check_finite};
     return tn_chain_create(&chain, &t->chain, err);
 }
 
@@ -210,9 +210,7 @@ static int32_t open_all(tn_trainer *t, tn_error *err)
     int32_t status = tn_pool_create(e->threads > 0 ? (int32_t)e->threads : tn_default_threads(), &t->pool, err);
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == TN_OK; i++)
         status = steps[i](t, err);
-    if (status == TN_OK && t->options.folder)
-        status = tn_sinks_open(t->options.registry, e->sinks, e->sink_count, t->options.folder, &t->sinks, err);
-    return status == TN_OK ? record(t, "start", 0, err) : status;
+    return status;
 }
 
 int32_t tn_trainer_open(const tn_trainer_options *options, tn_trainer **ret, tn_error *err)
@@ -249,6 +247,12 @@ void tn_trainer_close(tn_trainer *t)
     tn_free(t->index);
     tn_free(t->order);
     tn_free(t);
+}
+
+int32_t tn_trainer_record_in(tn_trainer *t, const char *folder, tn_error *err)
+{
+    int32_t status = tn_sinks_open(t->options.registry, t->e->sinks, t->e->sink_count, folder, &t->sinks, err);
+    return status == TN_OK ? record(t, "start", 0, err) : status;
 }
 
 /* ---- one update ---- */

@@ -22,16 +22,18 @@ typedef int32_t (*tn_observer)(void *user, const tn_record *record);
 typedef struct tn_trainer_options {
     tn_registry *registry;
     const tn_experiment *experiment; /* all borrowed; must outlive the trainer */
-    const char *folder;              /* of the run; NULL: no sinks */
     const tn_log *log;
     tn_observer observer; /* NULL: none */
     void *user;
 } tn_trainer_options;
 
-/* Opens everything: after this the first update can start. [main] */
+/* Opens everything: after this the first update can start. Writes no file. [main] */
 int32_t tn_trainer_open(const tn_trainer_options *options, tn_trainer **ret, tn_error *err);
 /* Accepts NULL. */
 void tn_trainer_close(tn_trainer *trainer);
+
+/* From now on records also go to the experiment's sinks, in `folder`. At most once, before the first step. [main] */
+int32_t tn_trainer_record_in(tn_trainer *trainer, const char *folder, tn_error *err);
 
 /* One attempted update: a window of micro-batches, the chain, the records. Nothing is allocated after the first.
  * TN_E_NUMERIC when the run has diverged. [main] */

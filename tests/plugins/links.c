@@ -75,7 +75,7 @@ static void measure_fold(const void *hyper, const tn_clock *clock, int32_t round
     (void)hyper;
     (void)clock;
     if (round == 0) {
-        k->n = sums[1];
+        k->n += sums[1]; /* k is zeroed before each step */
         k->mean = sums[0] / sums[1];
     }
     report[round] = round == 0 ? k->mean : sums[0] / k->n;
@@ -96,7 +96,8 @@ static void noise_update(const tn_piece *piece)
 {
     for (int64_t i = 0; i < piece->n; i++) {
         tn_random4 r = tn_philox(piece->context->key, (uint64_t)(piece->lo + i), (uint64_t)piece->context->attempt);
-        ((tn_real *)piece->d)[i] = (tn_real)piece->scale * ((const tn_real *)piece->g)[i] + (tn_real)tn_uniform(r.v[0]);
+        ((tn_real *)piece->d)[i] = (tn_real)piece->scale * ((const tn_real *)piece->g)[i] +
+                                   (piece->d == piece->g ? (tn_real)NAN : (tn_real)tn_uniform(r.v[0]));
     }
 }
 static const tn_optimizer noise_table = {.struct_size = sizeof(tn_optimizer), .update = noise_update};
