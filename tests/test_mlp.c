@@ -35,7 +35,7 @@ static int64_t note_layer(void *host, const char *kind, const char *name, const 
     char what[64], set[64] = "";
     snprintf(what, sizeof what, "%s/%s", kind, name);
     for (int64_t i = 0; i < setting_count; i++)
-        snprintf(set, sizeof set, " %s=%s", settings[i].name, settings[i].value);
+        snprintf(set + strlen(set), sizeof set - strlen(set), " %s=%s", settings[i].name, settings[i].value);
     return note(host, what, instance, set, inputs, input_count);
 }
 
@@ -79,15 +79,15 @@ START_TEST(all_parts)
     component_set(mlp, "activation", "gelu");
     component_set(mlp, "normalizer", "layernorm");
     ck_assert_int_eq(build(&m, 2, 10), 9);
-    ck_assert_str_eq(m.n.text, "layer/linear hidden.0.linear out=256 <- 0\n"
+    ck_assert_str_eq(m.n.text, "layer/linear hidden.0.linear out=256 head=false <- 0\n"
                                "normalizer/layernorm hidden.0.norm <- 1\n"
                                "activation/gelu hidden.0.activation <- 2\n"
                                "regularizer/dropout hidden.0.regularizer <- 3\n"
-                               "layer/linear hidden.1.linear out=32 <- 4\n"
+                               "layer/linear hidden.1.linear out=32 head=false <- 4\n"
                                "normalizer/layernorm hidden.1.norm <- 5\n"
                                "activation/gelu hidden.1.activation <- 6\n"
                                "regularizer/dropout hidden.1.regularizer <- 7\n"
-                               "layer/linear head out=10 <- 8\n");
+                               "layer/linear head out=10 head=true <- 8\n");
     tn_instance_free(mlp);
 }
 END_TEST
@@ -97,13 +97,13 @@ START_TEST(few_parts)
     model m;
     tn_instance *mlp = model_open(&m, "[256]");
     ck_assert_int_eq(build(&m, 2, 3), 3);
-    ck_assert_str_eq(m.n.text, "layer/linear hidden.0.linear out=256 <- 0\n"
+    ck_assert_str_eq(m.n.text, "layer/linear hidden.0.linear out=256 head=false <- 0\n"
                                "activation/relu hidden.0.activation <- 1\n"
-                               "layer/linear head out=3 <- 2\n");
+                               "layer/linear head out=3 head=true <- 2\n");
     tn_instance_free(mlp);
     mlp = model_open(&m, "[]");
     ck_assert_int_eq(build(&m, 2, 3), 1);
-    ck_assert_str_eq(m.n.text, "layer/linear head out=3 <- 0\n");
+    ck_assert_str_eq(m.n.text, "layer/linear head out=3 head=true <- 0\n");
     tn_instance_free(mlp);
 }
 END_TEST

@@ -7,7 +7,8 @@
 
 #define HYPER(X)                                                                                                       \
     X(integer, out, 128, "[1, 2147483647]", "features of the output")                                                  \
-    X(flag, bias, true, "", "add a learned bias")
+    X(flag, bias, true, "", "add a learned bias")                                                                      \
+    X(flag, head, false, "", "the model's last layer: its weight gets the role `head`, by which updates can be routed")
 TN_DECLARE(linear, HYPER)
 
 enum { WEIGHT, BIAS };
@@ -16,7 +17,7 @@ static int32_t linear_parameters(const linear *h, int64_t in, const tn_layer_pla
 {
     int64_t shape[] = {h->out, in};
     double fan = (double)in;
-    tn_weight weight = {sizeof weight, TN_ROLE_WEIGHT, "weight", 2, TN_INIT_FAN_UNIFORM, shape, 1, fan, 1, 0};
+    tn_weight weight = {sizeof weight, h->head ? TN_ROLE_HEAD : TN_ROLE_WEIGHT, "weight", 2, TN_INIT_FAN_UNIFORM, shape, 1, fan, 1, 0};
     tn_weight bias = {sizeof bias, TN_ROLE_BIAS, "bias", 1, TN_INIT_FAN_UNIFORM, shape, 1, fan, -1, 0};
     int32_t status = planner->parameter(planner->host, &weight);
     return status || !h->bias ? status : planner->parameter(planner->host, &bias);

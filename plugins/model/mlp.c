@@ -31,12 +31,12 @@ static int32_t mlp_check(const tn_model_input *input, tn_error *err)
     return TN_OK;
 }
 
-static int64_t mlp_linear(const tn_builder *builder, const char *instance, int64_t out, int64_t node)
+static int64_t mlp_linear(const tn_builder *builder, const char *instance, int64_t out, int32_t head, int64_t node)
 {
     char text[24];
-    tn_setting setting = {"out", text};
+    tn_setting settings[] = {{"out", text}, {"head", head ? "true" : "false"}};
     snprintf(text, sizeof text, "%lld", (long long)out);
-    return builder->layer(builder->host, "layer", "linear", instance, &setting, 1, &node, 1);
+    return builder->layer(builder->host, "layer", "linear", instance, settings, 2, &node, 1);
 }
 
 /* The chosen layer after `node`, or `node` itself where none is chosen or the graph has failed already. */
@@ -59,12 +59,12 @@ static int64_t mlp_build(const void *hyper, const tn_model_input *input, const t
     for (int64_t i = 0; i < h->widths.count && node >= 0; i++) {
         char instance[64];
         snprintf(instance, sizeof instance, "hidden.%lld.linear", (long long)i);
-        node = mlp_linear(builder, instance, h->widths.values[i], node);
+        node = mlp_linear(builder, instance, h->widths.values[i], 0, node);
         node = mlp_child(builder, h->normalizer, i, "norm", node);
         node = mlp_child(builder, h->activation, i, "activation", node);
         node = mlp_child(builder, h->regularizer, i, "regularizer", node);
     }
-    return node < 0 ? node : mlp_linear(builder, "head", input->classes, node);
+    return node < 0 ? node : mlp_linear(builder, "head", input->classes, 1, node);
 }
 
 static const tn_model mlp_table = {sizeof(tn_model), 0, mlp_build};
