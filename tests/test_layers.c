@@ -869,8 +869,10 @@ START_TEST(linear_plan)
     ck_assert_int_eq(d.y.shape[2], 5);
     drive_free(&d);
     component_set(s.instance, "bias", "false");
+    component_set(s.instance, "head", "true");
     need(&s, 3, shape, &d);
     ck_assert_int_eq(d.parameters, 1);
+    ck_assert_int_eq(d.weight[0].role, TN_ROLE_HEAD);
     drive_forward(&d, TN_TRAIN, 0, 0);
     drive_backward(&d, BACKWARD, 0, 0);
     ck_assert_double_finite(drive_get(&d.y, 59));

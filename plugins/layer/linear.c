@@ -17,7 +17,8 @@ static int32_t linear_parameters(const linear *h, int64_t in, const tn_layer_pla
 {
     int64_t shape[] = {h->out, in};
     double fan = (double)in;
-    tn_weight weight = {sizeof weight, h->head ? TN_ROLE_HEAD : TN_ROLE_WEIGHT, "weight", 2, TN_INIT_FAN_UNIFORM, shape, 1, fan, 1, 0};
+    tn_weight weight = {
+        sizeof weight, h->head ? TN_ROLE_HEAD : TN_ROLE_WEIGHT, "weight", 2, TN_INIT_FAN_UNIFORM, shape, 1, fan, 1, 0};
     tn_weight bias = {sizeof bias, TN_ROLE_BIAS, "bias", 1, TN_INIT_FAN_UNIFORM, shape, 1, fan, -1, 0};
     int32_t status = planner->parameter(planner->host, &weight);
     return status || !h->bias ? status : planner->parameter(planner->host, &bias);
