@@ -8,7 +8,8 @@
  * Facts in the note's JSON text:
  *   axis      how the host cuts a call into pieces:
  *             "rows"      runs of the leading extent; parameter gradients then come as one partial a piece
- *             "elements"  runs of the flattened tensor; input, output and saved tensors have the same shape
+ *             "elements"  runs of the flattened tensor, each beginning at a multiple of 64; input, output and saved
+ *                         tensors have the same shape
  *             "columns"   runs of the last extent
  *             "whole"     one call, which may use the host's tn_compute
  *   keeps     what backward reads besides saved tensors: "input", "output", "both", "none"

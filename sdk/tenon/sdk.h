@@ -45,9 +45,13 @@ TN_BOTH TN_UNUSED tn_real tn_sqrt(tn_real x) { return TN_MATH_(sqrt)(x); }
 TN_BOTH TN_UNUSED tn_real tn_abs(tn_real x) { return TN_MATH_(fabs)(x); }
 TN_BOTH TN_UNUSED tn_real tn_sign(tn_real x) { return (tn_real)((x > 0) - (x < 0)); }
 
-/* Hot loops are compiled three times and chosen when the file is loaded. Not under nvcc; not in executables. */
-#if defined __x86_64__ && defined __GNUC__ && !defined __CUDACC__ && !defined TN_NO_CLONES
+/* Hot loops are compiled three times and chosen when the file is loaded. `flatten` pulls helpers into each of the
+ * three: one that stayed a call would be the baseline's (gcc only; clang refuses the pair). Not under nvcc; not in
+ * executables. */
+#if defined __x86_64__ && defined __clang__ && !defined __CUDACC__ && !defined TN_NO_CLONES
 #define TN_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
+#elif defined __x86_64__ && defined __GNUC__ && !defined __CUDACC__ && !defined TN_NO_CLONES
+#define TN_CLONES __attribute__((flatten, target_clones("default", "avx2", "avx512f")))
 #else
 #define TN_CLONES
 #endif

@@ -16,14 +16,8 @@
 
 #define TN_LANES ((int64_t)16)
 
-/* A helper of a TN_CLONES function must be inlined, or it is compiled for the baseline only. TN_INLINE on the helper,
- * or TN_FLATTEN beside TN_CLONES for whatever it calls (gcc). */
+/* For helpers of hot loops that clang, which does not flatten, must pull into each clone too. */
 #define TN_INLINE static inline TN_UNUSED __attribute__((always_inline))
-#if defined __GNUC__ && !defined __clang__
-#define TN_FLATTEN __attribute__((flatten))
-#else
-#define TN_FLATTEN
-#endif
 
 /* Before a loop whose iterations do not depend on each other, though its arrays may be one and the same. */
 #if defined __GNUC__ && !defined __clang__
