@@ -10,7 +10,7 @@
     X(real, lr, 1e-3, "[0, inf)", "step size")                                                                         \
     X(real, beta1, 0.9, "[0, 1)", "decay of the mean of the gradient")                                                 \
     X(real, beta2, 0.999, "[0, 1)", "decay of the mean of its square")                                                 \
-    X(real, eps, 1e-8, "[0, inf)", "added to the root of the corrected second moment")                                 \
+    X(real, eps, 1e-8, "(0, inf)", "added to the root of the corrected second moment")                                 \
     X(real, weight_decay, 1e-2, "[0, inf)", "decoupled decay, multiplied by lr")
 #define SLOTS(S)                                                                                                       \
     S(m, like, zero, signed, "mean of the gradient")                                                                   \

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernel.c: the chain's own loops over elements.
+ */
+#include <string.h>
+
+#include "host/update/internal.h"
+
+/* d's zeros are added as -0, which changes no p, not even -0. */
+#define ADD(type)                                                                                                      \
+    static void add_##type(type *restrict p, const type *restrict d, type keep, int64_t n)                             \
+    {                                                                                                                  \
+        if (keep == 1)                                                                                                 \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                p[i] += d[i] != 0 ? d[i] : (type)-0.0;                                                                 \
+        else                                                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                p[i] = keep * p[i] + d[i];                                                                             \
+    }
+ADD(float)
+ADD(double)
+
+void tn_kernel_add(uint32_t real, void *p, const void *d, double keep, int64_t n)
+{
+    if (real == 32)
+        add_float(p, d, (float)keep, n);
+    else
+        add_double(p, d, keep, n);
+}
+
+/* An exponent of ones means inf or nan. */
+#define FINITE(type, word, exponent)                                                                                   \
+    static int32_t finite_##type(const type *x, int64_t n)                                                             \
+    {                                                                                                                  \
+        word bad = 0, bits;                                                                                            \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            memcpy(&bits, &x[i], sizeof bits);                                                                         \
+            bad |= (bits & exponent) == exponent;                                                                      \
+        }                                                                                                              \
+        return !bad;                                                                                                   \
+    }
+FINITE(float, uint32_t, 0x7F800000u)
+FINITE(double, uint64_t, 0x7FF0000000000000u)
+
+int32_t tn_kernel_finite(uint32_t real, const void *x, int64_t n)
+{
+    return real == 32 ? finite_float(x, n) : finite_double(x, n);
+}
