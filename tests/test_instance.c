@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * host/experiment/instance: the hyper struct from settings, what each type of row takes and refuses, components within
- * components, and that a failed change changes nothing. `rows` is tests/plugins/experiment-rows.c.
+ * components, and that a failed change changes nothing. `rows` is tests/extra/experiment-rows.c.
  */
 #include <math.h>
 
 #include "host/base/memory.h"
 #include "host/experiment/instance.h"
-#include "tests/plugins/rows.h"
+#include "tests/extra/rows.h"
 #include "tests/support.h"
 
 static tn_registry *registry;
