@@ -8,6 +8,7 @@
 
 #include <check.h>
 #include <math.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,13 @@
 
 #include "host/base/memory.h"
 #include "host/update/chain.h"
+
+/* An assertion for loops over elements: Check's own report each pass. */
+#define expect(condition, ...)                                                                                         \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            ck_abort_msg(__VA_ARGS__);                                                                                 \
+    } while (0)
 
 #define WORLD_PARAMETERS 64
 #define WORLD_LINKS      6
@@ -50,12 +58,28 @@ static inline tn_registry *world_registry(void)
     return registry;
 }
 
+typedef struct world_meeting {
+    _Atomic int32_t here;
+    int32_t all;
+} world_meeting;
+
+static inline void world_meet(void *arg, int64_t index, int32_t thread)
+{
+    world_meeting *meeting = arg;
+    (void)index;
+    (void)thread;
+    for (meeting->here++; meeting->here < meeting->all;)
+        sched_yield();
+}
+
 static inline world *world_new(uint32_t real, int32_t threads)
 {
     world *w = calloc(1, sizeof *w);
     ck_assert_ptr_nonnull(w);
     w->registry = world_registry();
     ck_assert_msg(tn_pool_create(threads, &w->pool, &w->err) == TN_OK, "%s", w->err.msg);
+    world_meeting meeting = {0, threads};
+    tn_pool_run(w->pool, world_meet, &meeting, threads); /* a sanitizer allocates when a thread starts to run */
     w->parameters = (tn_parameters){.real = real, .list = w->list, .at = w->at, .present = w->present};
     return w;
 }
@@ -78,9 +102,18 @@ static inline void world_slice(world *w, int32_t ndim, const int64_t *shape, int
     ck_assert_int_lt(i, WORLD_PARAMETERS);
     snprintf(w->names[i], sizeof w->names[i], "p%d", (int)i);
     tn_parameter *p = &w->list[i];
-    *p = (tn_parameter){.struct_size = sizeof *p, .role = TN_ROLE_WEIGHT, .name = w->names[i], .layer = w->names[i],
-                        .ndim = ndim, .lo = lo, .fan_in_axis = -1, .fan_out_axis = -1, .tied = -1, .tensor_axis = -1,
-                        .replicas = 1, .dtype = {TN_FLOAT, (uint8_t)w->parameters.real, 1}};
+    *p = (tn_parameter){.struct_size = sizeof *p,
+                        .role = TN_ROLE_WEIGHT,
+                        .name = w->names[i],
+                        .layer = w->names[i],
+                        .ndim = ndim,
+                        .lo = lo,
+                        .fan_in_axis = -1,
+                        .fan_out_axis = -1,
+                        .tied = -1,
+                        .tensor_axis = -1,
+                        .replicas = 1,
+                        .dtype = {TN_FLOAT, (uint8_t)w->parameters.real, 1}};
     for (int32_t j = 0; j < ndim; j++)
         whole *= p->shape[j] = shape[j];
     p->n = n < 0 ? whole - lo : n;
@@ -102,10 +135,14 @@ static inline void world_arenas(world *w)
     memset(w->parameters.g, 0xFF, bytes);
 }
 
+static inline double world_at(const world *w, const void *data, int64_t element)
+{
+    return w->parameters.real == 32 ? (double)((const float *)data)[element] : ((const double *)data)[element];
+}
+
 static inline double world_get(const world *w, const void *arena, int64_t i, int64_t element)
 {
-    int64_t at = w->at[i] + element;
-    return w->parameters.real == 32 ? (double)((const float *)arena)[at] : ((const double *)arena)[at];
+    return world_at(w, arena, w->at[i] + element);
 }
 
 static inline void world_put(const world *w, void *arena, int64_t i, int64_t element, double value)
@@ -117,7 +154,10 @@ static inline void world_put(const world *w, void *arena, int64_t i, int64_t ele
         ((double *)arena)[at] = value;
 }
 
-static inline double world_p(const world *w, int64_t i, int64_t element) { return world_get(w, w->parameters.p, i, element); }
+static inline double world_p(const world *w, int64_t i, int64_t element)
+{
+    return world_get(w, w->parameters.p, i, element);
+}
 
 static inline void world_set_p(world *w, int64_t i, double value)
 {
@@ -146,7 +186,7 @@ static inline void world_fill(world *w, void *arena, uint64_t salt)
             world_put(w, arena, i, j, world_noise(i, w->list[i].lo + j, salt));
 }
 
-/* Adds a link; settings are text pairs (name, value) that end in NULL. Its path is "update.NAME" and its handle NAME. */
+/* Adds a link; settings are text pairs (name, value) that end in NULL. Its path is "update.NAME", its handle NAME. */
 static inline int32_t world_try_link(world *w, const char *name, ...)
 {
     tn_setting settings[12];
@@ -168,8 +208,8 @@ static inline int32_t world_try_link(world *w, const char *name, ...)
 static inline int32_t world_try_chain(world *w)
 {
     static const tn_services services = {.struct_size = sizeof(tn_services)};
-    const tn_chain_options options = {w->registry, w->links, w->link_count, &w->parameters,
-                                      w->pool,     &services, w->seed,      w->check_finite};
+    const tn_chain_options options = {w->registry, w->links,  w->link_count, &w->parameters,
+                                      w->pool,     &services, w->seed,       w->check_finite};
     return tn_chain_create(&options, &w->chain, &w->err);
 }
 
@@ -202,8 +242,7 @@ static inline tn_chain_slot world_slot(const world *w, const char *link, const c
 
 static inline double world_state(const world *w, const char *link, const char *slot, int64_t i, int64_t element)
 {
-    const void *data = world_slot(w, link, slot, i).data;
-    return w->parameters.real == 32 ? (double)((const float *)data)[element] : ((const double *)data)[element];
+    return world_at(w, world_slot(w, link, slot, i).data, element);
 }
 
 static inline double world_report(const world *w, const char *name)
@@ -229,7 +268,8 @@ static inline uint64_t world_hash(const world *w)
     size_t real = w->parameters.real / 8;
     uint64_t hash = 0xCBF29CE484222325u;
     for (int64_t i = 0; i < w->parameters.count; i++)
-        hash = world_hash_bytes(hash, (const char *)w->parameters.p + (size_t)w->at[i] * real, (size_t)w->list[i].n * real);
+        hash = world_hash_bytes(hash, (const char *)w->parameters.p + (size_t)w->at[i] * real,
+                                (size_t)w->list[i].n * real);
     for (size_t j = 0; j < tn_chain_slot_count(w->chain); j++) {
         tn_chain_slot slot;
         tn_chain_slot_at(w->chain, j, &slot);

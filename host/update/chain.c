@@ -29,10 +29,11 @@ static int32_t check_round(const tn_chain *chain, size_t i, tn_error *err)
 {
     for (size_t j = 0; j < i && chain->links[i].round_count; j++)
         if (chain->links[j].table.update)
-            return tn_error_set(err, TN_E_UNSUPPORTED,
-                                "%s: a round behind %s, which changes the gradient, is not driven by this host yet; put "
-                                "it first",
-                                chain->links[i].instance->path, chain->links[j].instance->path);
+            return tn_error_set(
+                err, TN_E_UNSUPPORTED,
+                "%s: a round behind %s, which changes the gradient, is not driven by this host yet; put "
+                "it first",
+                chain->links[i].instance->path, chain->links[j].instance->path);
     return TN_OK;
 }
 
@@ -40,9 +41,10 @@ static int32_t check_stage(const tn_chain *chain, size_t i, tn_error *err)
 {
     const tn_link *link = &chain->links[i], *before = i ? link - 1 : NULL;
     if (before && before->stage > link->stage)
-        return tn_error_set(err, TN_E_INVALID,
-                            "%s stands behind %s, needed the order source, gradient, rule, update, write, after; move it",
-                            link->instance->path, before->instance->path);
+        return tn_error_set(
+            err, TN_E_INVALID,
+            "%s stands behind %s, needed the order source, gradient, rule, update, write, after; move it",
+            link->instance->path, before->instance->path);
     if (before && before->stage == TN_LINK_RULE && link->stage == TN_LINK_RULE)
         return tn_error_set(err, TN_E_INVALID, "%s and %s are both rules, needed exactly one; remove one",
                             before->instance->path, link->instance->path);
@@ -63,7 +65,8 @@ static int32_t check_order(tn_chain *chain, tn_error *err)
             status = check_round(chain, i, err);
     }
     if (!status && !rules)
-        status = tn_error_set(err, TN_E_INVALID, "update: no link is a rule, needed exactly one; add one, such as adamw");
+        status =
+            tn_error_set(err, TN_E_INVALID, "update: no link is a rule, needed exactly one; add one, such as adamw");
     return status;
 }
 
@@ -106,10 +109,11 @@ static int32_t find_view(tn_chain *chain, tn_error *err)
         while (name && j < link->arena_count && strcmp(link->arenas[j].name, name) != 0)
             j++;
         if (name && !covers(chain, link, j))
-            return tn_error_set(err, TN_E_PLUGIN,
-                                "%s: its view is the slot '%s', which it does not plan for every parameter; correct the "
-                                "plugin",
-                                link->instance->path, name);
+            return tn_error_set(
+                err, TN_E_PLUGIN,
+                "%s: its view is the slot '%s', which it does not plan for every parameter; correct the "
+                "plugin",
+                link->instance->path, name);
         if (name)
             chain->view = &link->arenas[j];
     }
@@ -138,15 +142,15 @@ static int32_t name_reports(tn_chain *chain, tn_error *err)
     return TN_OK;
 }
 
-static void list_arena(tn_chain *chain, const tn_link *link, int64_t i, const tn_arena *arena)
+static void list_parameter(tn_chain *chain, const tn_link *link, int64_t i)
 {
     const tn_parameters *parameters = chain->parameters;
-    chain->slots[chain->slot_count++] = (tn_chain_slot){link->instance->handle,
-                                                        arena->name,
-                                                        i,
-                                                        arena->data + (size_t)parameters->at[i] * chain->real,
-                                                        parameters->list[i].n,
-                                                        arena->persistent};
+    for (int32_t j = 0; j < link->slots[i].count; j++) {
+        const tn_arena *arena = &link->arenas[link->slots[i].arena[j]];
+        void *data = arena->data + (size_t)parameters->at[i] * chain->real;
+        chain->slots[chain->slot_count++] =
+            (tn_chain_slot){link->instance->handle, arena->name, i, data, parameters->list[i].n, arena->persistent};
+    }
 }
 
 static int32_t list_slots(tn_chain *chain, tn_error *err)
@@ -159,8 +163,7 @@ static int32_t list_slots(tn_chain *chain, tn_error *err)
         return no_memory(err);
     for (size_t l = 0; l < chain->link_count; l++)
         for (size_t i = 0; i < parameters; i++)
-            for (int32_t j = 0; j < chain->links[l].slots[i].count; j++)
-                list_arena(chain, &chain->links[l], (int64_t)i, &chain->links[l].arenas[chain->links[l].slots[i].arena[j]]);
+            list_parameter(chain, &chain->links[l], (int64_t)i);
     return TN_OK;
 }
 
@@ -204,7 +207,7 @@ static int32_t make_threads(tn_chain *chain, const sizes *s, tn_error *err)
         own->gradient[0] = at;
         own->gradient[1] = at += block;
         own->d = at += block;
-        own->link = at += block;
+        own->scratch = at += block;
         own->scalars = (double *)(at += s->link);
         own->sums = (tn_exact *)(at += scalars);
         own->calls = (tn_call *)(at + sums);

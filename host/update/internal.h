@@ -78,7 +78,7 @@ typedef struct tn_thread {
     tn_call *calls;    /* [links] */
     void *gradient[2]; /* TN_CHAIN_BLOCK elements each */
     void *d;
-    void *link;      /* what links asked for */
+    void *scratch;   /* what links asked for */
     double *scalars; /* of one partial */
     tn_exact *sums;  /* of one round over the model */
     int64_t bad;     /* the first parameter it found with a gradient that is not finite */
@@ -118,11 +118,12 @@ struct tn_chain {
 
 /* ---- layout.c ---- */
 
-/* Is the layout as parameters.h says, on chunks, and each tensor there once? TN_E_INVALID naming the parameter. [main] */
+/* Is the layout as parameters.h says, on chunks, each tensor there once? TN_E_INVALID naming the parameter. [main] */
 int32_t tn_layout_check(const tn_parameters *parameters, tn_error *err);
 /* Cuts the elements into stretches of at least `stretch`, a multiple of TN_CHUNK, the last one excepted. The caller
  * frees *ret, ret_count + 1 cuts. TN_E_MEMORY. [main] */
-int32_t tn_layout_cut(const tn_parameters *parameters, int64_t stretch, tn_cut **ret, int64_t *ret_count, tn_error *err);
+int32_t tn_layout_cut(const tn_parameters *parameters, int64_t stretch, tn_cut **ret, int64_t *ret_count,
+                      tn_error *err);
 
 /* ---- link.c ---- */
 

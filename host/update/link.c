@@ -153,6 +153,7 @@ typedef struct planning {
     tn_link *link;
     tn_slot_list *list;
     tn_error *err;
+    int32_t status; /* of the first call that failed: the plugin may not pass it on */
 } planning;
 
 static int32_t check_slot(const tn_link *link, const tn_slot *slot, tn_error *err)
@@ -204,9 +205,8 @@ static int32_t arena_of(tn_link *link, const tn_slot *slot, int32_t persistent)
     return arenas[i].name && arenas[i].init ? i : -1;
 }
 
-static int32_t plan_slot(void *host, const tn_slot *slot)
+static int32_t add_slot(const planning *p, const tn_slot *slot)
 {
-    const planning *p = host;
     int32_t persistent = 1, status = check_slot(p->link, slot, p->err);
     if (!status)
         status = read_flags(p->link, slot->flags, &persistent, p->err);
@@ -226,40 +226,51 @@ static int32_t plan_slot(void *host, const tn_slot *slot)
     return TN_OK;
 }
 
-static int32_t plan_scratch(void *host, int64_t bytes)
+static int32_t plan_slot(void *host, const tn_slot *slot)
 {
-    const planning *p = host;
-    if (bytes < 0 || bytes > INT32_MAX)
-        return bad_note(p->link, "it plans scratch outside 0 to 2^31 bytes", p->err);
-    p->link->scratch = bytes > p->link->scratch ? bytes : p->link->scratch;
-    return TN_OK;
+    planning *p = host;
+    if (!p->status)
+        p->status = add_slot(p, slot);
+    return p->status;
 }
 
-/* The plan of the note. */
+static int32_t plan_scratch(void *host, int64_t bytes)
+{
+    planning *p = host;
+    if (!p->status && (bytes < 0 || bytes > INT32_MAX))
+        p->status = bad_note(p->link, "it plans scratch outside 0 to 2^31 bytes", p->err);
+    if (!p->status && bytes > p->link->scratch)
+        p->link->scratch = bytes;
+    return p->status;
+}
+
 static int32_t plan_noted(planning *p)
 {
     const json_t *list = json_object_get(p->link->instance->info->facts, "slots"), *object;
-    int32_t status = TN_OK;
-    for (size_t i = 0; !status && (object = json_array_get(list, i)); i++) {
-        tn_slot slot = {sizeof slot, 0, text_of(object, "name", NULL), text_of(object, "shape", NULL),
-                        text_of(object, "init", NULL), text_of(object, "flags", ""), NULL};
-        status = plan_slot(p, &slot);
+    for (size_t i = 0; !p->status && (object = json_array_get(list, i)); i++) {
+        tn_slot slot = {sizeof slot,
+                        0,
+                        text_of(object, "name", NULL),
+                        text_of(object, "shape", NULL),
+                        text_of(object, "init", NULL),
+                        text_of(object, "flags", ""),
+                        NULL};
+        plan_slot(p, &slot);
     }
-    return status;
+    return p->status;
 }
 
-/* The planner's calls and the plugin may each have filled the error; a plugin may also fail without a word. */
-static int32_t plan_parameter(const tn_parameter *parameter, planning *p)
+static int32_t plan_parameter(const tn_parameter *parameter, tn_link *link, tn_slot_list *list, tn_error *err)
 {
-    const tn_slot_planner planner = {sizeof planner, 0, p, plan_slot, plan_scratch};
-    tn_error own = {0}, *err = p->err;
-    if (!p->link->table.plan)
-        return plan_noted(p);
-    p->err = &own;
-    int32_t status = p->link->table.plan(parameter, p->link->instance->hyper, &planner, &own);
-    p->err = err;
-    return status ? tn_error_set(err, status, "%s: plan for parameter '%s': %s", p->link->instance->path,
-                                 parameter->name, own.msg[0] ? own.msg : "failed without a message")
+    tn_error own = {0};
+    planning p = {link, list, &own, TN_OK};
+    const tn_slot_planner planner = {sizeof planner, 0, &p, plan_slot, plan_scratch};
+    int32_t status =
+        link->table.plan ? link->table.plan(parameter, link->instance->hyper, &planner, &own) : plan_noted(&p);
+    if (!status)
+        status = p.status;
+    return status ? tn_error_set(err, status, "%s: plan for parameter '%s': %s", link->instance->path, parameter->name,
+                                 own.msg[0] ? own.msg : "failed without a message")
                   : TN_OK;
 }
 
@@ -298,10 +309,8 @@ int32_t tn_link_plan(const tn_parameters *parameters, size_t ordinal, tn_link *l
     link->slots = tn_alloc(count, sizeof *link->slots);
     link->k = tn_alloc_aligned(count * link->k_size);
     int32_t status = link->slots && link->k ? TN_OK : no_memory(link, err);
-    for (size_t i = 0; i < count && !status; i++) {
-        planning p = {link, &link->slots[i], err};
-        status = plan_parameter(&parameters->list[i], &p);
-    }
+    for (size_t i = 0; i < count && !status; i++)
+        status = plan_parameter(&parameters->list[i], link, &link->slots[i], err);
     for (int32_t j = 0; j < link->arena_count && !status; j++)
         status = make_arena(parameters, link, ordinal + (size_t)j, &link->arenas[j], err);
     return status;

@@ -99,7 +99,7 @@ static tn_call *add_call(tn_chain *chain, const tn_link *link, const tn_part *pa
     tn_call *call = &run->calls[run->count++];
     *call = (tn_call){.update = link->table.update, .slots = link->slots[part->parameter].count};
     call->piece = piece_of(chain, link, part, 0, call->slot);
-    call->piece.scratch = own->link;
+    call->piece.scratch = own->scratch;
     return call;
 }
 
@@ -235,7 +235,8 @@ static void fold(tn_chain *chain, tn_link *link, int32_t round, int64_t set)
     const tn_clock *clock = set_clock(chain, link, set);
     for (size_t j = 0; j < link->report_count; j++)
         chain->report[j] = link->reports[j].value;
-    link->table.fold(link->instance->hyper, clock, round, chain->sums, link->k + (size_t)set * link->k_size, chain->report);
+    link->table.fold(link->instance->hyper, clock, round, chain->sums, link->k + (size_t)set * link->k_size,
+                     chain->report);
     for (size_t j = 0; j < link->report_count; j++)
         link->reports[j].value = chain->report[j];
 }

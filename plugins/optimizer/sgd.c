@@ -33,8 +33,8 @@ static int32_t sgd_plan(const tn_parameter *parameter, const void *hyper, const 
     (void)parameter;
     if (h->nesterov && !(h->momentum > 0 && h->dampening == 0))
         return tn_fail(err, TN_E_INVALID,
-                       "sgd: nesterov needs momentum > 0 and dampening 0, found momentum %g and dampening %g; change them "
-                       "or set nesterov: false",
+                       "sgd: nesterov needs momentum > 0 and dampening 0, found momentum %g and dampening %g; change "
+                       "them or set nesterov: false",
                        h->momentum, h->dampening);
     return h->momentum > 0 ? planner->slot(planner->host, &buffer) : TN_OK;
 }

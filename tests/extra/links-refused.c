@@ -10,7 +10,8 @@ static void no_sum(const tn_piece *piece, const tn_partial *out)
     (void)piece;
     (void)out;
 }
-static void no_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k, double *report)
+static void no_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k,
+                    double *report)
 {
     (void)hyper;
     (void)clock;
@@ -19,13 +20,22 @@ static void no_fold(const void *hyper, const tn_clock *clock, int32_t round, con
     (void)k;
     (void)report;
 }
+/* Does not look at what the planner answers. */
+static int32_t careless(const tn_parameter *parameter, const void *hyper, const tn_slot_planner *planner, tn_error *err)
+{
+    static const tn_slot scalar = {sizeof(tn_slot), 0, "count", "scalar", "zero", "", NULL};
+    (void)parameter;
+    (void)hyper;
+    (void)err;
+    planner->slot(planner->host, &scalar);
+    return TN_OK;
+}
 static double half(const void *k)
 {
     (void)k;
     return 0.5;
 }
 
-#define SCALAR_SLOTS(S) S(count, scalar, zero, , "one for each tensor")
 #define LINK(name, kind, SLOTS, facts, ...)                                                                            \
     TN_DECLARE(name, TN_NO_HYPER)                                                                                      \
     static const tn_optimizer name##_table = {.struct_size = sizeof(tn_optimizer), __VA_ARGS__};                       \
@@ -37,7 +47,7 @@ LINK(bad_matrix, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_GRAIN("matrix"), 
 LINK(bad_rows, "transform", TN_NO_SLOTS,
      TN_STAGE("gradient") TN_FACT("rounds", "[{\"scope\":\"tensor\",\"scalars\":1,\"rows\":1}]"), ROUND)
 LINK(bad_scope, "transform", TN_NO_SLOTS, TN_STAGE("gradient") TN_ROUND("group", 1), ROUND)
-LINK(bad_slot, "optimizer", SCALAR_SLOTS, TN_STAGE("rule"), .update = nothing)
+LINK(bad_slot, "optimizer", TN_NO_SLOTS, TN_STAGE("rule"), .plan = careless, .update = nothing)
 LINK(bad_signal, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_FACT("signals", "[\"hvp\"]"), .update = nothing)
 LINK(bad_keep, "transform", TN_NO_SLOTS, TN_STAGE("gradient"), .keep = half)
 LINK(bad_round, "transform", TN_NO_SLOTS, TN_STAGE("gradient") TN_ROUND("model", 1), .fold = no_fold)

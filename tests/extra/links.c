@@ -30,7 +30,8 @@ static void center_partial(const tn_piece *piece, const tn_partial *out)
         out->scalars[0] += piece->scale * (double)((const tn_real *)piece->g)[i];
     out->scalars[1] = (double)piece->n;
 }
-static void center_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k, double *report)
+static void center_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k,
+                        double *report)
 {
     (void)hyper;
     (void)clock;
@@ -140,7 +141,8 @@ TN_LINK(double_step, "transform", TN_NO_HYPER, DOUBLE_SLOTS, "Twice the step, ha
 
 /* ---- copy-after: what an after-stage link sees ---- */
 
-#define COPY_SLOTS(S) S(copy, like, zero, , "p as it was handed over") S(wrong, like, zero, , "1 where a promise was broken")
+#define COPY_SLOTS(S)                                                                                                  \
+    S(copy, like, zero, , "p as it was handed over") S(wrong, like, zero, , "1 where a promise was broken")
 TN_DECLARE_RULE(copy_after, TN_NO_HYPER, COPY_SLOTS)
 static void copy_after_update(const tn_piece *piece)
 {
@@ -157,7 +159,8 @@ TN_LINK(copy_after, "average", TN_NO_HYPER, COPY_SLOTS, "Copy the parameter", TN
 /* ---- picky: a plan that differs by parameter ---- */
 
 TN_DECLARE(picky, TN_NO_HYPER)
-static int32_t picky_plan(const tn_parameter *parameter, const void *hyper, const tn_slot_planner *planner, tn_error *err)
+static int32_t picky_plan(const tn_parameter *parameter, const void *hyper, const tn_slot_planner *planner,
+                          tn_error *err)
 {
     static const tn_slot matrix = {sizeof(tn_slot), 0, "matrix", "like", "zero", "", NULL};
     static const tn_slot all = {sizeof(tn_slot), 0, "all", "like", "parameter", "", NULL};
@@ -177,7 +180,8 @@ static void picky_update(const tn_piece *piece)
         ((tn_real *)piece->d)[i] = -(tn_real)piece->scale * ((const tn_real *)piece->g)[i];
     }
 }
-static const tn_optimizer picky_table = {.struct_size = sizeof(tn_optimizer), .plan = picky_plan, .update = picky_update};
+static const tn_optimizer picky_table = {
+    .struct_size = sizeof(tn_optimizer), .plan = picky_plan, .update = picky_update};
 TN_LINK(picky, "optimizer", TN_NO_HYPER, TN_NO_SLOTS, "Other slots for matrices", TN_STAGE("rule"), picky_table)
 
 TN_PLUGIN("org.tenon.test.links", "1.0.0", "Apache-2.0", fixed_scale, center, measure, noise, double_step, copy_after,

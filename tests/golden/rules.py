@@ -72,7 +72,8 @@ PROBE = [
 def base_input(period=31, steps=6):
     """Multiples of 1/64, exact in f32, p away from 0; with gradients that are 0, small and of both signs."""
     p0 = [(1 + (37 * i % 64) / 64) * (-1) ** i for i in range(period)]
-    g = [[((29 * i + 17 * t * t) % 65 - 32) / 64 * (2.0**-12 if i % 7 == 3 else 1) for i in range(period)] for t in range(steps)]
+    small = [2.0**-12 if i % 7 == 3 else 1 for i in range(period)]
+    g = [[((29 * i + 17 * t * t) % 65 - 32) / 64 * small[i] for i in range(period)] for t in range(steps)]
     for row in g:
         row[5] = 0.0
     return {"p0": p0, "g": g}
