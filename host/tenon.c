@@ -2,12 +2,14 @@
 #include "host/tenon.h"
 
 #include <errno.h>
+#include <fenv.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "host/base/error.h"
 #include "host/base/memory.h"
+#include "host/base/take.h"
 #include "host/base/text.h"
 #include "host/experiment/experiment.h"
 #include "host/store/folder.h"
@@ -27,8 +29,11 @@ int32_t tenon_open(const tenon_options *options, tenon **ret, tn_error *err)
     tenon *handle = tn_alloc(1, sizeof *handle);
     if (!handle)
         return tn_error_set(err, TN_E_MEMORY, "no memory for the library's handle");
-    if (options)
-        handle->log = (tn_log){options->log, options->user};
+    if (options) {
+        tenon_options taken;
+        tn_take(&taken, sizeof taken, options);
+        handle->log = (tn_log){taken.log, taken.user};
+    }
     int32_t status = tn_registry_open(&handle->log, &handle->registry, err);
     if (status != TN_OK)
         tenon_close(handle);
@@ -170,14 +175,21 @@ static int32_t train(tenon *handle, const tn_experiment *experiment, const reque
 int32_t tenon_run(tenon *handle, const char *path, const char *const *overrides, size_t override_count,
                   const tenon_run_options *options, char **ret, tn_error *err)
 {
-    const tenon_run_options none = {.struct_size = sizeof none};
+    tenon_run_options taken = {.struct_size = sizeof taken};
     tn_experiment *experiment;
+    fenv_t own;
     *ret = NULL;
     int32_t status = tn_experiment_read(handle->registry, path, overrides, override_count, &experiment, err);
     if (status != TN_OK)
         return status;
-    request r = {path, overrides, override_count, options ? options : &none};
+    if (options)
+        tn_take(&taken, sizeof taken, options);
+    request r = {path, overrides, override_count, &taken};
+    /* Rounding and subnormals are the default's on every thread, whatever the caller has set for itself. */
+    fegetenv(&own);
+    fesetenv(FE_DFL_ENV);
     status = train(handle, experiment, &r, ret, err);
+    fesetenv(&own);
     tn_experiment_free(experiment);
     return status;
 }

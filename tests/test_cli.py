@@ -293,7 +293,14 @@ def missing_data_names_the_package():
 
 
 @case
+def an_empty_folder_name_is_refused():
+    assert "empty name" in tenon("run", EXPERIMENT, "--runs", "", code=2).stderr
+
+
+@case
 def a_full_disk_is_an_error():
+    err = tenon("run", EXPERIMENT, "train.epochs=1", "--runs", RUNS, code=1, prefix=["sh", "-c", 'exec "$@" > /dev/full', "sh"]).stderr
+    assert "can not write" in err, err
     err = tenon("list", code=1, prefix=["sh", "-c", 'exec "$@" > /dev/full', "sh"]).stderr
     assert "can not write" in err, err
 

@@ -19,7 +19,7 @@ END_TEST
 START_TEST(null_error_keeps_the_status)
 {
     ck_assert_int_eq(tn_error_set(NULL, TN_E_IO, "x"), TN_E_IO);
-    ck_assert_int_eq(tn_error_wrap(NULL, "x"), TN_E_INTERNAL);
+    ck_assert_int_eq(tn_error_wrap(NULL, TN_E_DATA, "x"), TN_E_DATA);
 }
 END_TEST
 
@@ -27,7 +27,7 @@ START_TEST(wrap_puts_a_prefix_and_keeps_the_code)
 {
     tn_error err;
     tn_error_set(&err, TN_E_NOT_FOUND, "no optimizer adamv");
-    ck_assert_int_eq(tn_error_wrap(&err, "run %d", 3), TN_E_NOT_FOUND);
+    ck_assert_int_eq(tn_error_wrap(&err, TN_E_NOT_FOUND, "run %d", 3), TN_E_NOT_FOUND);
     ck_assert_int_eq(err.code, TN_E_NOT_FOUND);
     ck_assert_str_eq(err.msg, "run 3: no optimizer adamv");
 }
@@ -39,7 +39,7 @@ START_TEST(message_may_come_from_itself)
     tn_error_set(&err, TN_E_IO, "disk full");
     tn_error_set(&err, TN_E_DATA, "(%s)", err.msg);
     ck_assert_str_eq(err.msg, "(disk full)");
-    tn_error_wrap(&err, "%s", err.msg);
+    tn_error_wrap(&err, err.code, "%s", err.msg);
     ck_assert_str_eq(err.msg, "(disk full): (disk full)");
 }
 END_TEST
@@ -52,7 +52,7 @@ START_TEST(long_message_is_cut_and_says_so)
     text[1023] = 0;
     tn_error_set(&err, TN_E_IO, "%s", text);
     ck_assert_str_eq(err.msg, text); /* just fits */
-    tn_error_wrap(&err, "p");
+    tn_error_wrap(&err, err.code, "p");
     ck_assert_uint_eq(strlen(err.msg), 1023);
     ck_assert_str_eq(err.msg + 1018, "aa...");
 }

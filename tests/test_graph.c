@@ -36,7 +36,7 @@ static void open_graph(fixture *f, const char *model, uint32_t real, int32_t thr
     ck_ok(tn_instance_create(f->registry, "model", model, real, "model", settings, count, &f->model, &err), err);
     tn_setting smoothing = {"smoothing", "0.1"};
     ck_ok(tn_instance_create(f->registry, "loss", "cross-entropy", real, "loss", &smoothing, 1, &f->loss, &err), err);
-    tn_graph_options options = {.registry = f->registry, .model = f->model, .loss = f->loss, .real = real, .batch = 40,
+    tn_graph_options options = {.registry = f->registry, .model = f->model, .loss = f->loss, .real = real, .batch = 65,
                                 .ndim = 1, .shape = shape, .classes = 3, .backend = &f->backend, .pool = f->pool, .seed = 3};
     ck_ok(tn_graph_create(&options, &f->graph, &err), err);
 }
@@ -213,6 +213,74 @@ START_TEST(a_layer_that_feeds_nothing_is_refused)
 }
 END_TEST
 
+/* ---- models and layers that are wrong ---- */
+
+static void create_wrong(const char *model, const tn_setting *settings, size_t count, int32_t wanted, const char *words)
+{
+    fixture f = {0};
+    tn_error err = {0};
+    static const int64_t shape[] = {7};
+    f.registry = test_registry("TENON_TEST_PLUGINS");
+    ck_ok(tn_pool_create(4, &f.pool, &err), err);
+    ck_ok(tn_instance_create(f.registry, "model", model, 32, "model", settings, count, &f.model, &err), err);
+    ck_ok(tn_instance_create(f.registry, "loss", "cross-entropy", 32, "loss", NULL, 0, &f.loss, &err), err);
+    tn_graph_options options = {.registry = f.registry, .model = f.model, .loss = f.loss, .real = 32, .batch = 4, .ndim = 1,
+                                .shape = shape, .classes = 3, .backend = &f.backend, .pool = f.pool};
+    int32_t status = tn_graph_create(&options, &f.graph, &err);
+    ck_assert_msg(status == wanted, "%s: status %d: %s", words, status, err.msg);
+    ck_assert_msg(status == TN_OK || strstr(err.msg, words), "\"%s\" is not in: %s", words, err.msg);
+    close_graph(&f);
+}
+
+START_TEST(a_layer_that_plans_wrongly_is_refused)
+{
+    static const struct {
+        const char *fault, *words;
+        int32_t status;
+    } cases[] = {
+        {"none", "", TN_OK},
+        {"silent", "hidden.0.activation (wrong): failed without a message", TN_E_INVALID},
+        {"no_output", "planned no output", TN_E_PLUGIN},
+        {"two_outputs", "two outputs", TN_E_PLUGIN},
+        {"batch", "not the batch", TN_E_PLUGIN},
+        {"huge", "2^40 elements", TN_E_INVALID},
+        {"strides", "2^40 elements", TN_E_INVALID},
+        {"workspace", "scratch", TN_E_PLUGIN},
+        {"saved_type", "8, 16, 32 or 64 bits", TN_E_PLUGIN},
+        {"ignored", "2^40 elements", TN_E_INVALID},
+        {"twins", "one that another has", TN_E_PLUGIN},
+        {"nameless", "has no name", TN_E_PLUGIN},
+        {"initial", "initial-value rule 99", TN_E_PLUGIN},
+        {"not_finite", "not finite", TN_E_PLUGIN},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "{use: wrong, fault: %s}", cases[i].fault);
+        tn_setting activation = {"activation", text};
+        create_wrong("mlp", &activation, 1, cases[i].status, cases[i].words);
+    }
+}
+END_TEST
+
+START_TEST(a_model_without_a_function_is_refused) { create_wrong("no-build", NULL, 0, TN_E_PLUGIN, "lacks build"); }
+END_TEST
+
+/* A smaller batch may fall into more pieces than the largest: partials must have room for all. */
+START_TEST(every_batch_size_fits_the_plan)
+{
+    fixture f;
+    /* Rows of 8192 and a batch of 65: 33 pieces of 2 rows, where 64 samples are 64 pieces of one. */
+    tn_setting wide[] = {{"widths", "[8192]"}, {"normalizer", "layernorm"}};
+    static const int64_t sizes[] = {1, 2, 31, 33, 63, 64, 65};
+    open_graph(&f, "mlp", 32, 2, wide, 2);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        fill_batch(&f, sizes[i], 32);
+        run(&f, sizes[i], TN_TRAIN);
+    }
+    close_graph(&f);
+}
+END_TEST
+
 START_TEST(every_failed_allocation_is_an_error)
 {
     fixture f = {0};
@@ -266,6 +334,9 @@ int main(void)
     tcase_add_test(tests, memory_is_shared_between_lifetimes);
     tcase_add_test(tests, a_steady_step_allocates_nothing);
     tcase_add_test(tests, a_layer_that_feeds_nothing_is_refused);
+    tcase_add_test(tests, a_layer_that_plans_wrongly_is_refused);
+    tcase_add_test(tests, a_model_without_a_function_is_refused);
+    tcase_add_test(tests, every_batch_size_fits_the_plan);
     tcase_add_test(tests, every_failed_allocation_is_an_error);
     tcase_add_test(tests, tiles_cover_every_product);
     suite_add_tcase(suite, tests);

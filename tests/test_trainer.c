@@ -231,6 +231,34 @@ START_TEST(schedules_reach_both_ends)
 }
 END_TEST
 
+/* Layers and the loss see a scheduled value in the very update it is for. */
+START_TEST(schedules_reach_layers_and_the_loss)
+{
+    outcome scheduled, fixed;
+    run(&scheduled, (const char *[]){"~train.epochs", "train.steps=3", "schedule={loss.smoothing: {use: constant, value: 1}}"}, 3);
+    run(&fixed, (const char *[]){"~train.epochs", "train.steps=3", "loss.smoothing=1", "~schedule"}, 3);
+    assert_same_bits(&scheduled, &fixed);
+    ck_assert(scheduled.loss == fixed.loss);
+    close_run(&scheduled);
+    close_run(&fixed);
+}
+END_TEST
+
+START_TEST(counts_beyond_reason_are_refused)
+{
+    static const char *const overrides[] = {"train.epochs=1e30", "eval.every=1e300 epochs",
+                                            "schedule={rule.lr: [{use: constant, steps: 9223372036854775807}, {use: constant, steps: 9}, cosine]}"};
+    for (size_t i = 0; i < 3; i++) {
+        outcome o;
+        tn_error err = {0};
+        tn_log log;
+        int32_t status = open_run(&o, &log, &overrides[i], 1, &err);
+        ck_assert_msg(status == TN_E_INVALID, "%s: %d %s", overrides[i], status, err.msg);
+        close_run(&o);
+    }
+}
+END_TEST
+
 START_TEST(the_averaged_view_is_what_evaluation_sees)
 {
     outcome view, train;
@@ -336,6 +364,8 @@ int main(void)
     tcase_add_test(tests, backends_agree);
     tcase_add_test(tests, f32_follows_f64);
     tcase_add_test(tests, schedules_reach_both_ends);
+    tcase_add_test(tests, schedules_reach_layers_and_the_loss);
+    tcase_add_test(tests, counts_beyond_reason_are_refused);
     tcase_add_test(tests, the_averaged_view_is_what_evaluation_sees);
     tcase_add_test(tests, a_last_batch_of_one_does_not_break_batchnorm);
     tcase_add_test(tests, finite_checks_can_be_asked_for);

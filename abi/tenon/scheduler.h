@@ -28,9 +28,9 @@ typedef struct tn_position {
     int64_t step;    /* the update about to be done, from 0, in this segment; committed updates only count */
     int64_t horizon; /* updates in this segment; 0: not known */
     double base;     /* the hyper-parameter as the experiment gives it */
-    double epoch;    /* passes over the training set so far in the run, with fraction */
-    double samples;  /* samples seen so far in the run */
-    double tokens;   /* targets counted so far in the run */
+    double epoch;    /* passes over the training set in the run before this update, with fraction */
+    double samples;  /* samples seen in the run before this update */
+    double tokens;   /* targets counted in the run before this update */
 } tn_position;
 TN_AT(tn_position, step, 8);
 TN_AT(tn_position, base, 24);

@@ -37,20 +37,28 @@ int32_t tn_error_set(tn_error *err, int32_t code, const char *format, ...)
     return code;
 }
 
-int32_t tn_error_wrap(tn_error *err, const char *format, ...)
+void tn_error_clear(tn_error *err)
+{
+    if (err)
+        *err = (tn_error){.code = TN_OK};
+}
+
+int32_t tn_error_wrap(tn_error *err, int32_t code, const char *format, ...)
 {
     if (!err)
-        return TN_E_INTERNAL;
+        return code;
+    err->msg[sizeof err->msg - 1] = '\0'; /* whoever filled it may have forgotten */
     char prefix[sizeof err->msg], text[sizeof err->msg];
     va_list args;
     va_start(args, format);
     int length = vsnprintf(prefix, sizeof prefix, format, args);
     va_end(args);
     if (length >= 0) {
-        length = snprintf(text, sizeof text, "%s: %s", prefix, err->msg);
+        length = snprintf(text, sizeof text, "%s: %s", prefix, err->msg[0] ? err->msg : "failed without a message");
         put_message(err, text, length);
     }
-    return err->code;
+    err->code = code;
+    return code;
 }
 
 const char *tn_status_name(int32_t code)

@@ -13,9 +13,12 @@
  * arguments may point into err->msg. */
 int32_t tn_error_set(tn_error *err, int32_t code, const char *format, ...) TN_PRINTF(3, 4);
 
-/* Puts the formatted text and ": " before the message that is there; keeps and returns err->code. With err NULL the
- * code is not known and TN_E_INTERNAL is returned: a caller that wraps passes an error of its own down. */
-int32_t tn_error_wrap(tn_error *err, const char *format, ...) TN_PRINTF(2, 3);
+/* Empties an error before it is lent to code that may fail without filling it. `err` may be NULL. */
+void tn_error_clear(tn_error *err);
+
+/* Sets the code, puts the formatted text and ": " before the message that is there, or before "failed without a message",
+ * and returns `code`, which wins over what err held. `err` may be NULL. */
+int32_t tn_error_wrap(tn_error *err, int32_t code, const char *format, ...) TN_PRINTF(3, 4);
 
 /* The name ("TN_E_IO") and the meaning ("the system refused ...") of a status; static text, never NULL. */
 const char *tn_status_name(int32_t code);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 typedef struct {
     int quiet, terminal;
     int64_t updates; /* attempts of the whole run */
-    double started, drawn, last_epoch;
+    double started, drawn;
     int64_t update;
     int32_t field_count;
     char names[MAX_FIELDS][64];
@@ -124,6 +125,15 @@ static void print_result(const progress *p, const char *folder, int json)
     printf("}\n");
 }
 
+/* 0, or EXIT_FAILED when stdout could not take it. */
+static int flush_result(void)
+{
+    if (fflush(stdout) != EOF && !ferror(stdout))
+        return 0;
+    fprintf(stderr, "tenon: can not write the result: %s\n", strerror(errno));
+    return EXIT_FAILED;
+}
+
 static int resolve(tenon *handle, const cli_options *options)
 {
     tn_error err = {0};
@@ -151,10 +161,12 @@ int cli_run(tenon *handle, const cli_options *options)
     if (p.terminal && p.drawn > 0)
         fprintf(stderr, "\r\033[K");
     int code = 0;
-    if (status == TN_OK)
+    if (status == TN_OK) {
         print_result(&p, folder, options->json);
-    else
+        code = flush_result();
+    } else {
         code = cli_fail(&err);
+    }
     if (status == TN_E_STOPPED)
         code = 128 + (int)interrupted;
     if (status != TN_OK && folder)

@@ -8,6 +8,7 @@
 #include "host/base/error.h"
 #include "host/base/memory.h"
 #include "host/base/philox.h"
+#include "host/base/take.h"
 #include "host/graph/internal.h"
 
 void tn_tensor_set(owned_tensor *tensor, tn_dtype dtype, int32_t ndim, const int64_t *shape)
@@ -92,19 +93,43 @@ typedef struct {
     tn_graph *graph;
     node *node;
     tn_error *err;
+    int32_t status; /* of the first planner call that failed */
 } planning;
+
+int32_t tn_shape_check(const char *who, const char *what, int32_t ndim, const int64_t *shape, tn_error *err)
+{
+    int64_t elements = 1; /* of the extents that are not 0: strides are products of them */
+    if (ndim < 0 || ndim > TN_MAX_DIMS)
+        return tn_error_set(err, TN_E_INVALID, "%s: %s has %d dimensions; 0 to %d are allowed", who, what, ndim, TN_MAX_DIMS);
+    for (int32_t i = 0; i < ndim; i++) {
+        int64_t extent = shape[i] > 0 ? shape[i] : 1;
+        if (shape[i] < 0 || extent > ELEMENTS_MAX / elements)
+            return tn_error_set(err, TN_E_INVALID, "%s: extent %d of %s is %lld: %s", who, i, what, (long long)shape[i],
+                                shape[i] < 0 ? "at least 0 is needed" : "that is more than 2^40 elements in all");
+        elements *= extent;
+    }
+    return TN_OK;
+}
+
+/* Planner calls stay failed: a layer that goes on after a refusal must not run with less than it asked for. */
+static int32_t settle(planning *plan, int32_t status)
+{
+    if (plan->status == TN_OK)
+        plan->status = status;
+    return status;
+}
 
 static int32_t check_shape(planning *plan, const char *what, int32_t ndim, const int64_t *shape)
 {
-    int64_t elements = 1;
-    if (ndim < 0 || ndim > TN_MAX_DIMS)
-        return tn_error_set(plan->err, TN_E_PLUGIN, "%s: %s has %d dimensions; at most %d are allowed", plan->node->name,
-                            what, ndim, TN_MAX_DIMS);
-    for (int32_t i = 0; i < ndim; i++)
-        if (shape[i] < 0 || __builtin_mul_overflow(elements, shape[i], &elements) || elements > INT64_MAX / 64)
-            return tn_error_set(plan->err, TN_E_INVALID, "%s: extent %d of %s is %lld; too large or negative",
-                                plan->node->name, i, what, (long long)shape[i]);
-    return TN_OK;
+    if (plan->status != TN_OK)
+        return plan->status;
+    return settle(plan, tn_shape_check(plan->node->name, what, ndim, shape, plan->err));
+}
+
+static int32_t refuse(planning *plan, const char *text)
+{
+    return settle(plan, tn_error_set(plan->err, TN_E_PLUGIN, "%s (%s): %s", plan->node->name,
+                                     plan->node->instance->info->name, text));
 }
 
 static int32_t plan_output(void *host, int32_t ndim, const int64_t *shape)
@@ -112,11 +137,17 @@ static int32_t plan_output(void *host, int32_t ndim, const int64_t *shape)
     planning *plan = host;
     int32_t status = check_shape(plan, "the output", ndim, shape);
     if (status == TN_OK && (ndim < 1 || shape[0] != plan->graph->options.batch))
-        return tn_error_set(plan->err, TN_E_PLUGIN, "%s: the output's first extent is not the batch (%lld)",
-                            plan->node->name, (long long)plan->graph->options.batch);
+        return refuse(plan, "the first extent of its output is not the batch");
+    if (status == TN_OK && plan->node->output.view.ndim > 0)
+        return refuse(plan, "plans two outputs; one is needed");
     if (status == TN_OK)
         tn_tensor_set(&plan->node->output, real_dtype(plan->graph), ndim, shape);
     return status;
+}
+
+static int32_t no_memory(planning *plan)
+{
+    return settle(plan, tn_error_set(plan->err, TN_E_MEMORY, "%s: no memory for its plan", plan->node->name));
 }
 
 static int32_t add_parameter(planning *plan, const tn_weight *weight)
@@ -126,7 +157,7 @@ static int32_t add_parameter(planning *plan, const tn_weight *weight)
     int32_t index = (int32_t)all->count, capacity = graph->parameter_capacity, second = capacity;
     if (grow((void **)&all->list, &capacity, index, sizeof *all->list) ||
         grow((void **)&graph->weights, &second, index, sizeof *graph->weights))
-        return tn_error_set(plan->err, TN_E_MEMORY, "%s: no memory for its parameters", plan->node->name);
+        return no_memory(plan);
     graph->parameter_capacity = capacity;
     tn_parameter *p = &all->list[index];
     *p = (tn_parameter){.struct_size = sizeof *p, .role = weight->role, .ndim = weight->ndim, .dtype = real_dtype(graph),
@@ -143,16 +174,30 @@ static int32_t add_parameter(planning *plan, const tn_weight *weight)
     plan->node->parameter_count++;
     p->name = tn_format("%s.%s", plan->node->name, weight->name);
     p->layer = tn_strdup(plan->node->name);
-    return p->name && p->layer ? TN_OK : tn_error_set(plan->err, TN_E_MEMORY, "no memory for a parameter's name");
+    return p->name && p->layer ? TN_OK : no_memory(plan);
 }
 
-static int32_t plan_parameter(void *host, const tn_weight *weight)
+/* Is "<node>.<name>" one of this node's parameters already? */
+static int has_parameter(const planning *plan, const char *name)
+{
+    size_t prefix = strlen(plan->node->name) + 1;
+    for (int32_t k = 0; k < plan->node->parameter_count; k++)
+        if (!strcmp(plan->graph->parameters.list[plan->node->parameter + k].name + prefix, name))
+            return 1;
+    return 0;
+}
+
+static int32_t plan_parameter(void *host, const tn_weight *given)
 {
     planning *plan = host;
-    int32_t status = check_shape(plan, weight->name, weight->ndim, weight->shape);
-    if (status == TN_OK && plan->node->parameter_count == MAX_PORTS)
-        return tn_error_set(plan->err, TN_E_PLUGIN, "%s: more than %d parameters", plan->node->name, MAX_PORTS);
-    return status == TN_OK ? add_parameter(plan, weight) : status;
+    tn_weight weight;
+    tn_take(&weight, sizeof weight, given);
+    if (plan->status == TN_OK && (!weight.name || !weight.name[0] || has_parameter(plan, weight.name)))
+        return refuse(plan, "a parameter has no name, or one that another has");
+    if (plan->status == TN_OK && plan->node->parameter_count == MAX_PORTS)
+        return refuse(plan, "plans more than 8 parameters");
+    int32_t status = check_shape(plan, "a parameter", weight.ndim, weight.shape);
+    return status == TN_OK ? add_parameter(plan, &weight) : status;
 }
 
 static int32_t plan_buffer(void *host, const char *name, int32_t ndim, const int64_t *shape, double initial)
@@ -160,19 +205,22 @@ static int32_t plan_buffer(void *host, const char *name, int32_t ndim, const int
     planning *plan = host;
     tn_graph *graph = plan->graph;
     int32_t index = graph->buffer_count, a = graph->buffer_capacity, b = a, c = a;
-    int32_t status = check_shape(plan, name, ndim, shape);
+    int32_t status = check_shape(plan, "a buffer", ndim, shape);
     if (status != TN_OK)
         return status;
     if (plan->node->buffer_count == MAX_PORTS)
-        return tn_error_set(plan->err, TN_E_PLUGIN, "%s: more than %d buffers", plan->node->name, MAX_PORTS);
+        return refuse(plan, "plans more than 8 buffers");
+    for (int32_t k = plan->node->buffer; k < index; k++)
+        if (!strcmp(graph->buffers[k].name + strlen(plan->node->name) + 1, name))
+            return refuse(plan, "plans two buffers of one name");
     if (grow((void **)&graph->buffers, &a, index, sizeof *graph->buffers) ||
         grow((void **)&graph->buffer_tensors, &b, index, sizeof *graph->buffer_tensors) ||
         grow((void **)&graph->buffer_initial, &c, index, sizeof *graph->buffer_initial))
-        return tn_error_set(plan->err, TN_E_MEMORY, "%s: no memory for its buffers", plan->node->name);
+        return no_memory(plan);
     graph->buffer_capacity = a;
     graph->buffers[index].name = tn_format("%s.%s", plan->node->name, name);
     if (!graph->buffers[index].name)
-        return tn_error_set(plan->err, TN_E_MEMORY, "no memory for a buffer's name");
+        return no_memory(plan);
     tn_tensor_set(&graph->buffer_tensors[index], real_dtype(graph), ndim, shape);
     graph->buffer_initial[index] = initial;
     graph->buffer_count++;
@@ -188,7 +236,9 @@ static int32_t plan_saved(void *host, tn_dtype dtype, int32_t ndim, const int64_
     if (status != TN_OK)
         return status;
     if (n->saved_count == MAX_PORTS)
-        return tn_error_set(plan->err, TN_E_PLUGIN, "%s: more than %d saved tensors", n->name, MAX_PORTS);
+        return refuse(plan, "plans more than 8 saved tensors");
+    if (dtype.bits && ((dtype.bits != 8 && dtype.bits != 16 && dtype.bits != 32 && dtype.bits != 64) || dtype.lanes != 1))
+        return refuse(plan, "plans a saved tensor whose type is not one lane of 8, 16, 32 or 64 bits");
     tn_tensor_set(&n->saved[n->saved_count++], dtype.bits ? dtype : real_dtype(plan->graph), ndim, shape);
     return TN_OK;
 }
@@ -196,11 +246,11 @@ static int32_t plan_saved(void *host, tn_dtype dtype, int32_t ndim, const int64_
 static int32_t plan_workspace(void *host, int64_t bytes)
 {
     planning *plan = host;
-    if (bytes < 0)
-        return tn_error_set(plan->err, TN_E_PLUGIN, "%s: asks for %lld bytes of scratch", plan->node->name,
-                            (long long)bytes);
-    plan->node->workspace = bytes;
-    return TN_OK;
+    if (bytes < 0 || bytes > ELEMENTS_MAX)
+        return refuse(plan, "plans a scratch of less than 0 or more than 2^40 bytes");
+    if (bytes > plan->node->workspace)
+        plan->node->workspace = bytes;
+    return plan->status;
 }
 
 /* ---- the builder lent to models ---- */
@@ -229,7 +279,7 @@ static int32_t check_name(const tn_graph *graph, const char *name, tn_error *err
 static int32_t infer(tn_graph *graph, node *n, tn_error *err)
 {
     tn_tensor x[MAX_PORTS];
-    planning plan = {graph, n, err};
+    planning plan = {graph, n, err, TN_OK};
     tn_layer_planner planner = {sizeof planner, 0, &plan, plan_output, plan_parameter, plan_buffer, plan_saved, plan_workspace};
     int32_t has_gradient = 0;
     for (int32_t i = 0; i < n->input_count; i++) {
@@ -238,9 +288,12 @@ static int32_t infer(tn_graph *graph, node *n, tn_error *err)
     }
     n->parameter = (int32_t)graph->parameters.count;
     n->buffer = graph->buffer_count;
+    tn_error_clear(err);
     int32_t status = n->table.infer(n->instance->hyper, x, n->input_count, &planner, err);
+    if (plan.status != TN_OK)
+        return plan.status; /* said already, with the node's name */
     if (status != TN_OK)
-        return tn_error_wrap(err, "%s (%s)", n->name, n->instance->info->name);
+        return tn_error_wrap(err, status, "%s (%s)", n->name, n->instance->info->name);
     if (n->output.view.ndim == 0)
         return tn_error_set(err, TN_E_PLUGIN, "%s (%s): planned no output", n->name, n->instance->info->name);
     n->needs_gradient = has_gradient || n->parameter_count > 0;
@@ -272,7 +325,7 @@ static int64_t add_node(tn_graph *graph, tn_instance *instance, int32_t owned, c
             tn_instance_free(instance);
         return -TN_E_INVALID;
     }
-    if (grow((void **)&graph->nodes, &graph->node_capacity, graph->node_count, sizeof *graph->nodes)) {
+    if (graph->node_count == NODES_MAX || grow((void **)&graph->nodes, &graph->node_capacity, graph->node_count, sizeof *graph->nodes)) {
         if (owned)
             tn_instance_free(instance);
         return -tn_error_set(err, TN_E_MEMORY, "%s: no memory for another node", name);
@@ -285,23 +338,35 @@ static int64_t add_node(tn_graph *graph, tn_instance *instance, int32_t owned, c
     return status == TN_OK ? graph->node_count - 1 : -status;
 }
 
+/* The first failure of a builder call stays, whatever the model makes of it. */
+static int64_t stick(tn_graph *graph, int64_t result)
+{
+    if (result < 0 && graph->build_status == TN_OK)
+        graph->build_status = (int32_t)-result;
+    return result;
+}
+
 static int64_t build_layer(void *host, const char *kind, const char *name, const char *instance,
                            const tn_setting *settings, int64_t setting_count, const int64_t *inputs, int64_t input_count)
 {
     tn_graph *graph = host;
     tn_instance *made;
+    if (graph->build_status != TN_OK)
+        return -graph->build_status;
     int32_t status = tn_instance_create(graph->options.registry, kind, name, graph->options.real, instance, settings,
                                         (size_t)setting_count, &made, graph->build_error);
-    return status == TN_OK ? add_node(graph, made, 1, instance, inputs, input_count) : -status;
+    return stick(graph, status == TN_OK ? add_node(graph, made, 1, instance, inputs, input_count) : -status);
 }
 
 static int64_t build_child(void *host, int64_t handle, const char *instance, const int64_t *inputs, int64_t input_count)
 {
     tn_graph *graph = host;
+    if (graph->build_status != TN_OK)
+        return -graph->build_status;
     if (handle < 0 || handle >= (int64_t)graph->options.model->child_count)
-        return -tn_error_set(graph->build_error, TN_E_INVALID, "%s: the model has no child component %lld", instance,
-                             (long long)handle);
-    return add_node(graph, graph->options.model->children[handle], 0, instance, inputs, input_count);
+        return stick(graph, -tn_error_set(graph->build_error, TN_E_INVALID, "%s: the model has no child component %lld",
+                                          instance, (long long)handle));
+    return stick(graph, add_node(graph, graph->options.model->children[handle], 0, instance, inputs, input_count));
 }
 
 static int64_t build_shape(void *host, int64_t index, int64_t *ret)
@@ -323,6 +388,9 @@ static int32_t add_input(tn_graph *graph, int64_t shape[TN_MAX_DIMS], tn_error *
     shape[0] = o->batch;
     for (int32_t i = 0; i < o->ndim; i++)
         shape[1 + i] = o->shape[i];
+    int32_t status = tn_shape_check("data", "a batch", o->ndim + 1, shape, err);
+    if (status != TN_OK)
+        return status;
     if (grow((void **)&graph->nodes, &graph->node_capacity, 0, sizeof *graph->nodes) ||
         !(graph->nodes[0].name = tn_strdup("input")))
         return tn_error_set(err, TN_E_MEMORY, "no memory for the graph");
@@ -347,29 +415,38 @@ static void count_consumers(tn_graph *graph)
         view_of(&graph->buffer_tensors[i]);
 }
 
+static int32_t run_model(tn_graph *graph, const tn_model *model, const int64_t *shape, tn_error *err)
+{
+    const char *name = graph->options.model->info->name;
+    tn_error local = {0};
+    tn_builder builder = {sizeof builder, 0, graph, build_layer, build_child, build_shape};
+    tn_model_input input = {sizeof input, graph->options.ndim + 1, shape, graph->options.classes};
+    graph->build_error = err ? err : &local;
+    tn_error_clear(graph->build_error);
+    int64_t output = model->build(graph->options.model->hyper, &input, &builder, graph->build_error);
+    if (graph->build_status != TN_OK)
+        return graph->build_status;
+    if (output < 0)
+        return tn_error_wrap(err, output >= INT32_MIN + 1 ? (int32_t)-output : TN_E_PLUGIN, "model %s", name);
+    if (output == 0 || output != graph->node_count - 1)
+        return tn_error_set(err, TN_E_PLUGIN, "model %s: its output is node %lld, needed its last layer, %d: every other must feed one",
+                            name, (long long)output, graph->node_count - 1);
+    graph->output = (int32_t)output;
+    return TN_OK;
+}
+
 int32_t tn_graph_build(tn_graph *graph, tn_error *err)
 {
-    tn_error local = {0};
     int64_t shape[TN_MAX_DIMS];
     tn_model model;
-    tn_builder builder = {sizeof builder, 0, graph, build_layer, build_child, build_shape};
     int32_t status = add_input(graph, shape, err);
     if (status == TN_OK)
         status = tn_registry_load(graph->options.registry, graph->options.model->entry, &model, sizeof model, err);
-    if (status != TN_OK)
-        return status;
-    graph->build_error = err ? err : &local;
-    graph->build_error->code = TN_OK;
-    tn_model_input input = {sizeof input, graph->options.ndim + 1, shape, graph->options.classes};
-    int64_t output = model.build(graph->options.model->hyper, &input, &builder, graph->build_error);
-    if (output < 0)
-        return graph->build_error->code ? graph->build_error->code
-                                        : tn_error_set(err, TN_E_PLUGIN, "model %s: failed and gave no reason",
-                                                       graph->options.model->info->name);
-    if (output == 0 || output >= graph->node_count)
-        return tn_error_set(err, TN_E_PLUGIN, "model %s: its output, node %lld, is not a layer",
-                            graph->options.model->info->name, (long long)output);
-    graph->output = (int32_t)output;
-    count_consumers(graph);
-    return TN_OK;
+    if (status == TN_OK && !model.build)
+        status = tn_error_set(err, TN_E_PLUGIN, "model %s: its table lacks build", graph->options.model->info->name);
+    if (status == TN_OK)
+        status = run_model(graph, &model, shape, err);
+    if (status == TN_OK)
+        count_consumers(graph);
+    return status;
 }

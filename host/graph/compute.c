@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "host/base/error.h"
+#include "host/base/take.h"
 
 /* A tile below about 4 MFLOP is not worth a thread's wake-up; strips narrower than 64 lose 10% and more in BLAS. */
 #define TILE_FLOPS 4e6
@@ -59,24 +60,26 @@ static void one_tile(void *arg, int64_t index, int32_t thread)
 {
     tiling *t = arg;
     tn_gemm g = cut(t, index);
-    tn_error error;
+    tn_error error = {0};
     (void)thread;
     int32_t status = t->host->backend->gemm(&g, &error);
     if (status != TN_OK && atomic_exchange(&t->claimed, 1) == 0) {
+        t->host->failed = tn_error_wrap(&error, status, "matrix product");
         t->host->error = error;
-        t->host->failed = status;
     }
 }
 
 static void tiled_gemm(void *host, const tn_gemm *gemm)
 {
-    tiling t = {.host = host, .gemm = gemm};
-    if (gemm->m <= 0 || gemm->n <= 0 || gemm->count <= 0 || t.host->failed)
+    tn_gemm g;
+    tiling t = {.host = host, .gemm = &g};
+    tn_take(&g, sizeof g, gemm);
+    if (g.m <= 0 || g.n <= 0 || g.count <= 0 || t.host->failed)
         return;
-    tn_compute_tile(gemm->m, gemm->n, gemm->k, &t.rows, &t.columns);
-    t.down = ceil_div(gemm->m, t.rows);
-    t.across = ceil_div(gemm->n, t.columns);
-    tn_pool_run(t.host->pool, one_tile, &t, t.down * t.across * gemm->count);
+    tn_compute_tile(g.m, g.n, g.k, &t.rows, &t.columns);
+    t.down = ceil_div(g.m, t.rows);
+    t.across = ceil_div(g.n, t.columns);
+    tn_pool_run(t.host->pool, one_tile, &t, t.down * t.across * g.count);
 }
 
 tn_compute tn_compute_open(tn_compute_host *host)

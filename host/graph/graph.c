@@ -57,6 +57,14 @@ static void fill_random(draw *function, uint64_t key, int64_t n, double a, doubl
     }
 }
 
+static void fill_uniform(uint64_t key, int64_t n, double lo, double hi, uint32_t real, void *data)
+{
+    if (lo == hi)
+        constant(data, real, n, lo);
+    else
+        fill_random(tn_random_uniform, key, n, lo, hi, real, data);
+}
+
 static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
 {
     const tn_weight *w = &graph->weights[index];
@@ -65,12 +73,17 @@ static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
     void *data = (char *)graph->parameters.p + graph->parameters.at[index] * real_bytes(graph);
     uint64_t key = tn_hash_key(graph->options.seed, p->name, "initial");
     double bound = bound_of(w, p);
+    if (!isfinite(w->a) || !isfinite(w->b))
+        return tn_error_set(err, TN_E_PLUGIN, "%s: the numbers of its initial-value rule, %g and %g, are not finite", p->name,
+                            w->a, w->b);
     switch (w->init) {
     case TN_INIT_CONSTANT:
         constant(data, real, p->n, w->a);
         return TN_OK;
     case TN_INIT_UNIFORM:
-        fill_random(tn_random_uniform, key, p->n, w->a, w->b, real, data);
+        if (w->a > w->b)
+            return tn_error_set(err, TN_E_PLUGIN, "%s: starts uniform in [%g, %g), which is empty", p->name, w->a, w->b);
+        fill_uniform(key, p->n, w->a, w->b, real, data);
         return TN_OK;
     case TN_INIT_NORMAL:
         fill_random(tn_random_normal, key, p->n, w->a, w->b, real, data);
@@ -78,7 +91,7 @@ static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
     case TN_INIT_KAIMING:
     case TN_INIT_XAVIER:
     case TN_INIT_FAN_UNIFORM:
-        fill_random(tn_random_uniform, key, p->n, -bound, bound, real, data);
+        fill_uniform(key, p->n, -bound, bound, real, data);
         return TN_OK;
     default:
         return tn_error_set(err, TN_E_PLUGIN, "%s: initial-value rule %d is unknown to this host", p->name, w->init);
@@ -106,9 +119,11 @@ static int32_t open_loss(tn_graph *graph, tn_error *err)
         return status;
     if (!graph->loss.check || !graph->loss.evaluate)
         return tn_error_set(err, TN_E_PLUGIN, "%s: its table lacks check or evaluate", loss->info->name);
+    tn_error_clear(err);
     status = graph->loss.check(loss->hyper, &graph->nodes[graph->output].out, &graph->target_tensor.view, err);
     if (status != TN_OK)
-        return tn_error_wrap(err, "loss %s", loss->info->name);
+        return tn_error_wrap(err, status, "loss %s", loss->info->name);
+    graph->loss_key = tn_hash_key(graph->options.seed, "loss", "loss");
     const json_t *names = json_object_get(loss->info->facts, "metrics");
     size_t count = json_array_size(names);
     graph->metrics = tn_alloc(count + 1, sizeof *graph->metrics);

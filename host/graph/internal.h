@@ -11,6 +11,9 @@
 #define MAX_PORTS 8  /* inputs, parameters, buffers or saved tensors of one node */
 #define PIECES_MAX 64 /* of a "rows" node: each has a partial of the parameter gradients */
 #define PIECE_ELEMENTS 8192
+/* Larger than any memory, small enough that sums over a graph stay in 63 bits: what lies above is refused. */
+#define ELEMENTS_MAX ((int64_t)1 << 40)
+#define NODES_MAX 65536
 
 typedef enum { AXIS_WHOLE, AXIS_ROWS, AXIS_COLUMNS, AXIS_ELEMENTS } node_axis;
 
@@ -62,12 +65,14 @@ struct tn_graph {
     tn_compute_host compute_host;
     tn_compute compute;
     tn_loss loss;
+    uint64_t loss_key;
     const char **metrics;
     size_t metric_count;
 
     node *nodes; /* node 0 is the input */
     int32_t node_count, node_capacity, output;
     tn_error *build_error; /* where builder callbacks leave errors */
+    int32_t build_status;  /* of the first builder call that failed: later ones do nothing */
 
     tn_weight *weights; /* as planned, parallel to parameters.list; names inside parameters */
     int32_t parameter_capacity;
@@ -100,11 +105,14 @@ static inline int64_t round_up(int64_t value, int64_t to) { return (value + to -
 void tn_tensor_set(owned_tensor *tensor, tn_dtype dtype, int32_t ndim, const int64_t *shape);
 int64_t tn_tensor_elements(const tn_tensor *tensor);
 int64_t tn_tensor_bytes(const tn_tensor *tensor);
+/* build.c: refuses shapes that are negative, have too many dimensions or too many elements. `who` and `what` are for the
+ * message. */
+int32_t tn_shape_check(const char *who, const char *what, int32_t ndim, const int64_t *shape, tn_error *err);
 /* build.c: nodes, shapes, parameter and buffer lists. */
 int32_t tn_graph_build(tn_graph *graph, tn_error *err);
 /* plan.c: places, arenas. */
 int32_t tn_graph_plan(tn_graph *graph, tn_error *err);
-/* initial.c: parameters and buffers at their start. */
+/* graph.c: parameters and buffers at their start. */
 int32_t tn_graph_initialise(tn_graph *graph, tn_error *err);
 
 /* run.c: into how many pieces a node's call falls at batch n, their extent, and the axis's whole extent. */

@@ -211,13 +211,13 @@ static int32_t plan_scratch(tn_graph *graph, tn_error *err)
 {
     for (int32_t i = 1; i < graph->node_count; i++) {
         node *n = &graph->nodes[i];
-        int64_t extent, total;
         graph->workspace_bytes = n->workspace > graph->workspace_bytes ? n->workspace : graph->workspace_bytes;
         if (n->axis != AXIS_ROWS)
             continue;
         for (int32_t k = 0; k < n->parameter_count; k++)
             n->partial_elements += round_up(graph->parameters.list[n->parameter + k].n, 16);
-        int64_t pieces = tn_node_pieces(n, graph->options.batch, &extent, &total);
+        /* A smaller batch may fall into more pieces than the largest one, but never into more than these. */
+        int64_t pieces = graph->options.batch < PIECES_MAX ? graph->options.batch : PIECES_MAX;
         int64_t bytes = pieces * n->partial_elements * real_bytes(graph);
         graph->partial_bytes = bytes > graph->partial_bytes ? bytes : graph->partial_bytes;
     }
@@ -234,6 +234,9 @@ static int32_t plan_batch(tn_graph *graph, tn_error *err)
     tn_dtype dtype = o->classes > 0 ? (tn_dtype){TN_INT, 32, 1} : real_dtype(graph);
     for (int32_t i = 0; i < o->target_ndim; i++)
         shape[1 + i] = o->target_shape[i];
+    int32_t status = tn_shape_check("data", "a batch of targets", o->target_ndim + 1, shape, err);
+    if (status != TN_OK)
+        return status;
     tn_tensor_set(&graph->target_tensor, dtype, o->target_ndim + 1, shape);
     graph->target_tensor.view.shape = graph->target_tensor.shape;
     graph->target_tensor.view.strides = graph->target_tensor.strides;

@@ -100,10 +100,10 @@ static execution prepare(const tn_graph *graph, const node *n, const tn_context 
     return e;
 }
 
-static tn_context context_of(const tn_graph *graph, const node *n, const tn_graph_run *run)
+/* Each micro-batch of a window draws its own numbers under one attempt: its number is mixed into the key. */
+static tn_context context_of(const tn_graph *graph, uint64_t key, const tn_graph_run *run)
 {
-    /* Each micro-batch of a window draws its own numbers under one attempt. */
-    uint64_t key = n->key ^ (uint64_t)run->micro * 0x9E3779B97F4A7C15u;
+    key ^= (uint64_t)run->micro * 0x9E3779B97F4A7C15u;
     return (tn_context){sizeof(tn_context), 0, run->attempt, run->update, key, graph->options.services};
 }
 
@@ -111,7 +111,7 @@ static void forward(tn_graph *graph, const tn_graph_run *run)
 {
     for (int32_t i = 1; i < graph->node_count; i++) {
         const node *n = &graph->nodes[i];
-        tn_context context = context_of(graph, n, run);
+        tn_context context = context_of(graph, n->key, run);
         execution e = prepare(graph, n, &context, run->flags & TN_TRAIN);
         e.function = n->table.forward;
         run_pieces(&e);
@@ -159,7 +159,7 @@ static void sum_partials(const execution *e)
 static void backward_node(const tn_graph *graph, const node *n, const tn_graph_run *run)
 {
     tn_tensor x[MAX_PORTS], y = n->out; /* without what was not kept: that memory is others' by now */
-    tn_context context = context_of(graph, n, run);
+    tn_context context = context_of(graph, n->key, run);
     uint32_t flags = (run->flags & (TN_TRAIN | TN_ACCUMULATE)) | (n->parameter_count ? TN_WANT_DW : 0);
     for (int32_t k = 0; k < n->input_count; k++)
         flags |= n->dx[k].data ? TN_WANT_DX : 0;
@@ -212,7 +212,7 @@ static void loss_piece(void *arg, int64_t index, int32_t thread)
 static void run_loss(tn_graph *graph, const tn_graph_run *run, tn_exact *sums)
 {
     const node *output = &graph->nodes[graph->output];
-    tn_context context = context_of(graph, output, run);
+    tn_context context = context_of(graph, graph->loss_key, run);
     int64_t row = larger(1, tn_tensor_elements(&output->out) / larger(1, run->n));
     loss_execution e = {.graph = graph, .total = run->n};
     e.extent = larger(ceil_div(PIECE_ELEMENTS, row), ceil_div(run->n, PIECES_MAX));
@@ -235,19 +235,41 @@ static void set_batch(tn_graph *graph, int64_t n)
     graph->target_tensor.shape[0] = n;
 }
 
-int32_t tn_graph_check(tn_graph *graph, int64_t n, uint32_t flags, tn_error *err)
+static int32_t check_layers(const tn_graph *graph, uint32_t flags, tn_error *err)
 {
-    if (n < 1 || n > graph->options.batch)
-        return tn_error_set(err, TN_E_INVALID, "a batch of %lld samples; the graph was planned for 1 to %lld", (long long)n,
-                            (long long)graph->options.batch);
-    set_batch(graph, n);
+    tn_tensor x[MAX_PORTS];
     for (int32_t i = 1; i < graph->node_count; i++) {
         const node *layer = &graph->nodes[i];
-        int32_t status = layer->table.check ? layer->table.check(layer->instance->hyper, layer->x, flags & TN_TRAIN, err) : TN_OK;
+        for (int32_t k = 0; k < layer->input_count; k++) {
+            x[k] = layer->x[k];
+            x[k].data = NULL; /* shapes only */
+        }
+        tn_error_clear(err);
+        int32_t status = layer->table.check ? layer->table.check(layer->instance->hyper, x, flags & TN_TRAIN, err) : TN_OK;
         if (status != TN_OK)
-            return tn_error_wrap(err, "%s", layer->name);
+            return tn_error_wrap(err, status, "%s", layer->name);
     }
     return TN_OK;
+}
+
+static int32_t check_size(const tn_graph *graph, int64_t n, tn_error *err)
+{
+    if (n >= 1 && n <= graph->options.batch)
+        return TN_OK;
+    return tn_error_set(err, TN_E_INVALID, "a batch of %lld samples; the graph was planned for 1 to %lld", (long long)n,
+                        (long long)graph->options.batch);
+}
+
+int32_t tn_graph_check(tn_graph *graph, int64_t n, uint32_t flags, tn_error *err)
+{
+    int64_t shown = graph->target_tensor.shape[0];
+    int32_t status = check_size(graph, n, err);
+    if (status != TN_OK)
+        return status;
+    set_batch(graph, n);
+    status = check_layers(graph, flags, err);
+    set_batch(graph, shown); /* the output still shows the last run */
+    return status;
 }
 
 static void use_parameters(tn_graph *graph, const void *p)
@@ -260,7 +282,11 @@ static void use_parameters(tn_graph *graph, const void *p)
 
 int32_t tn_graph_run_batch(tn_graph *graph, const tn_graph_run *run, tn_exact sums[TN_SUMS_MAX], tn_error *err)
 {
-    int32_t status = tn_graph_check(graph, run->n, run->flags, err);
+    int32_t status = check_size(graph, run->n, err);
+    if (status != TN_OK)
+        return status;
+    set_batch(graph, run->n);
+    status = check_layers(graph, run->flags, err);
     if (status != TN_OK)
         return status;
     use_parameters(graph, run->p);
@@ -270,6 +296,6 @@ int32_t tn_graph_run_batch(tn_graph *graph, const tn_graph_run *run, tn_exact su
     if (run->flags & TN_TRAIN)
         backward(graph, run);
     if (graph->compute_host.failed)
-        return tn_error_set(err, graph->compute_host.failed, "matrix product: %s", graph->compute_host.error.msg);
+        return tn_error_set(err, graph->compute_host.failed, "%s", graph->compute_host.error.msg);
     return TN_OK;
 }

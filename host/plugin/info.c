@@ -263,7 +263,7 @@ static int clean(json_t *value)
     while (json_array_size(value) > 0 && json_is_null(json_array_get(value, json_array_size(value) - 1)))
         json_array_remove(value, json_array_size(value) - 1);
     json_array_foreach(value, i, item) ok = clean(item) && ok;
-    json_object_foreach(value, key, item) ok = clean(item) && ok;
+    json_object_foreach(value, key, item) ok = tn_note_printable(key) && clean(item) && ok;
     return ok;
 }
 

@@ -20,9 +20,11 @@ static int32_t io_error(tn_error *err, const char *what, const char *path)
 /* Like mkdir -p. */
 static int32_t make_parents(const char *path, tn_error *err)
 {
+    if (!*path)
+        return tn_error_set(err, TN_E_INVALID, "the folder for runs has an empty name; give one, or \".\" for this one");
     char *copy = tn_strdup(path);
     int32_t status = copy ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for a path");
-    for (char *slash = copy; status == TN_OK && slash; ) {
+    for (char *slash = copy; status == TN_OK && slash;) {
         slash = strchr(slash + 1, '/');
         if (slash)
             *slash = '\0';
@@ -92,6 +94,16 @@ static int write_all(int fd, const char *bytes, size_t count)
     return 0;
 }
 
+/* A rename is safe against a power cut once the folder itself is on disk. */
+static int sync_folder(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed = fd < 0 || fsync(fd) != 0;
+    if (fd >= 0)
+        close(fd);
+    return failed;
+}
+
 int32_t tn_folder_write(const char *folder, const char *file, const void *bytes, size_t count, tn_error *err)
 {
     char *path = tn_format("%s/%s", folder, file), *temporary = tn_format("%s/.%s.new", folder, file);
@@ -103,7 +115,7 @@ int32_t tn_folder_write(const char *folder, const char *file, const void *bytes,
         status = io_error(err, "write", temporary);
     if (fd >= 0 && close(fd) != 0 && status == TN_OK)
         status = io_error(err, "write", temporary);
-    if (status == TN_OK && rename(temporary, path) != 0)
+    if (status == TN_OK && (rename(temporary, path) != 0 || sync_folder(folder) != 0))
         status = io_error(err, "rename to its final name", temporary);
     if (status != TN_OK && fd >= 0)
         unlink(temporary);

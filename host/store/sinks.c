@@ -54,7 +54,9 @@ static int32_t open_one(tn_registry *registry, const tn_instance *instance, cons
     if (!sink->file)
         return tn_error_set(err, TN_E_IO, "%s: can not create: %s", sink->path, strerror(errno));
     tn_writer writer = writer_of(sink);
-    return sink->table.begin ? sink->table.begin(instance->hyper, &writer, err) : TN_OK;
+    tn_error_clear(err);
+    status = sink->table.begin ? sink->table.begin(instance->hyper, &writer, err) : TN_OK;
+    return status == TN_OK ? TN_OK : tn_error_wrap(err, status, "sink %s", instance->info->name);
 }
 
 int32_t tn_sinks_open(tn_registry *registry, tn_instance *const *instances, size_t count, const char *folder,
@@ -80,11 +82,12 @@ int32_t tn_sinks_record(tn_sinks *sinks, const tn_record *record, tn_error *err)
     for (size_t i = 0; i < sinks->count; i++) {
         open_sink *sink = &sinks->list[i];
         tn_writer writer = writer_of(sink);
+        tn_error_clear(err);
         int32_t status = sink->table.record(sink->instance->hyper, record, &writer, err);
         if (status == TN_E_IO)
             return write_error(sink, err);
         if (status != TN_OK)
-            return tn_error_wrap(err, "sink %s", sink->instance->info->name);
+            return tn_error_wrap(err, status, "sink %s", sink->instance->info->name);
     }
     return TN_OK;
 }

@@ -9,12 +9,28 @@
 
 #define PIECE_SAMPLES 32
 
+#define BYTES_MAX ((int64_t)1 << 50) /* of a split or of one sample: beyond any memory, far from overflow */
+
+/* -1 when the extents are none or their product is beyond any memory. */
+static int64_t product(const int64_t *shape, int32_t ndim)
+{
+    int64_t elements = 1;
+    for (int32_t i = 0; i < ndim; i++)
+        if (shape[i] < 0 || (shape[i] > 0 && elements > BYTES_MAX / shape[i]))
+            return -1;
+        else
+            elements *= shape[i];
+    return elements;
+}
+
 static int32_t check_split(const tn_dataset *set, const char *split, tn_error *err)
 {
     const tn_data_split *s = &set->split;
-    int fits = s->ndim >= 0 && s->ndim < TN_MAX_DIMS && s->target_ndim >= 0 && s->target_ndim < TN_MAX_DIMS && s->bytes >= 0;
-    if (!fits)
-        return tn_error_set(err, TN_E_PLUGIN, "data %s: describes its %s split wrongly", set->instance->info->name, split);
+    int fits = s->ndim >= 0 && s->ndim < TN_MAX_DIMS && s->target_ndim >= 0 && s->target_ndim < TN_MAX_DIMS;
+    if (!fits || s->bytes < 0 || s->bytes > BYTES_MAX || s->classes < 0 || s->classes > INT32_MAX ||
+        product(s->shape, s->ndim) < 0 || product(s->target_shape, s->target_ndim) < 0)
+        return tn_error_set(err, TN_E_PLUGIN, "data %s: describes its %s split with shapes, classes or a size that can not be",
+                            set->instance->info->name, split);
     if (s->samples < 1 || s->samples > UINT32_MAX)
         return tn_error_set(err, TN_E_DATA, "data %s: the %s split holds %lld samples; 1 to 4294967295 are needed",
                             set->instance->info->name, split, (long long)s->samples);
@@ -30,15 +46,19 @@ static int32_t fill(tn_registry *registry, const char *split, const tn_dataset *
     if (!set->table.describe || !set->table.load || !set->table.gather)
         return tn_error_set(err, TN_E_PLUGIN, "data %s: its table lacks describe, load or gather", set->instance->info->name);
     set->split.struct_size = sizeof set->split;
+    tn_error_clear(err);
     status = set->table.describe(hyper, split, &set->split, err);
-    if (status == TN_OK)
-        status = check_split(set, split, err);
+    if (status != TN_OK)
+        return tn_error_wrap(err, status, "the %s split", split);
+    status = check_split(set, split, err);
     if (status != TN_OK)
         return status;
     set->memory = tn_alloc_aligned((size_t)set->split.bytes + 64);
     if (!set->memory)
         return tn_error_set(err, TN_E_MEMORY, "no memory for %lld bytes of the %s split", (long long)set->split.bytes, split);
-    return set->table.load(hyper, split, &set->split, train ? train->memory : NULL, set->memory, err);
+    tn_error_clear(err);
+    status = set->table.load(hyper, split, &set->split, train ? train->memory : NULL, set->memory, err);
+    return status == TN_OK ? TN_OK : tn_error_wrap(err, status, "the %s split", split);
 }
 
 int32_t tn_dataset_open(tn_registry *registry, const tn_instance *instance, const char *split, const tn_dataset *train,
@@ -70,14 +90,6 @@ typedef struct {
     int64_t x_bytes, target_bytes; /* of one sample */
 } gathering;
 
-static int64_t product(const int64_t *shape, int32_t ndim)
-{
-    int64_t elements = 1;
-    for (int32_t i = 0; i < ndim; i++)
-        elements *= shape[i];
-    return elements;
-}
-
 static void gather_piece(void *arg, int64_t piece, int32_t thread)
 {
     const gathering *g = arg;
@@ -88,13 +100,13 @@ static void gather_piece(void *arg, int64_t piece, int32_t thread)
 }
 
 void tn_dataset_gather(const tn_dataset *set, tn_pool *pool, const tn_services *services, int64_t attempt,
-                       const int64_t *index, int64_t n, int32_t augment, void *x, void *target)
+                       int64_t update, const int64_t *index, int64_t n, int32_t augment, void *x, void *target)
 {
     const tn_data_split *s = &set->split;
-    int64_t real = set->instance->entry->real == 64 ? 8 : 4;
-    gathering g = {set, {sizeof(tn_context), 0, attempt, 0, set->key, services}, index, n, augment, x, target,
+    int64_t real = set->instance->real == 64 ? 8 : 4;
+    gathering g = {set, {sizeof(tn_context), 0, attempt, update, set->key, services}, index, n, augment, x, target,
                    product(s->shape, s->ndim) * real,
-                   s->classes > 0 ? (int64_t)sizeof(int32_t) : product(s->target_shape, s->target_ndim) * real};
+                   product(s->target_shape, s->target_ndim) * (s->classes > 0 ? (int64_t)sizeof(int32_t) : real)};
     int64_t pieces = (n + PIECE_SAMPLES - 1) / PIECE_SAMPLES;
     tn_pool_run(pool, gather_piece, &g, pieces);
 }

@@ -26,6 +26,6 @@ void tn_dataset_close(tn_dataset *set);
 
 /* Samples index[0..n) into x and target, cut over the pool. Allocates nothing. [main] */
 void tn_dataset_gather(const tn_dataset *set, tn_pool *pool, const tn_services *services, int64_t attempt,
-                       const int64_t *index, int64_t n, int32_t augment, void *x, void *target);
+                       int64_t update, const int64_t *index, int64_t n, int32_t augment, void *x, void *target);
 
 #endif

@@ -38,7 +38,8 @@ static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
             return tn_error_set(err, TN_E_UNSUPPORTED, "scheduler %s: listens to metrics, which this host does not feed yet",
                                 segment->info->name);
         d->starts[i] = start;
-        start += segment_steps(segment);
+        if (__builtin_add_overflow(start, segment_steps(segment), &start))
+            return tn_error_set(err, TN_E_INVALID, "schedule %s: the steps of its parts are more than 2^63 in all", d->name);
     }
     return TN_OK;
 }

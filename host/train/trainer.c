@@ -89,10 +89,12 @@ static int32_t open_backend(tn_trainer *t, tn_error *err)
 {
     const tn_instance *instance = t->e->backend;
     int32_t status = tn_registry_load(t->options.registry, instance->entry, &t->backend, sizeof t->backend, err);
-    if (status == TN_OK && t->backend.probe)
-        status = t->backend.probe(&t->services, err);
     if (status != TN_OK)
-        return tn_error_wrap(err, "backend %s", instance->info->name);
+        return status;
+    tn_error_clear(err);
+    status = t->backend.probe ? t->backend.probe(&t->services, err) : TN_OK;
+    if (status != TN_OK)
+        return tn_error_wrap(err, status, "backend %s", instance->info->name);
     if (!t->backend.gemm || t->backend.device != TN_CPU)
         return tn_error_set(err, TN_E_UNSUPPORTED, "backend %s: this host drives backends on the CPU that offer gemm",
                             instance->info->name);
@@ -113,16 +115,23 @@ static int32_t open_collective(tn_trainer *t, tn_error *err)
     return status;
 }
 
+/* Evaluation goes through buffers made for training: samples and targets must be of one kind and shape. */
+static int same_samples(const tn_data_split *a, const tn_data_split *b)
+{
+    return a->ndim == b->ndim && a->target_ndim == b->target_ndim && !a->classes == !b->classes && b->classes <= a->classes &&
+           !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) &&
+           !memcmp(a->target_shape, b->target_shape, (size_t)a->target_ndim * sizeof *a->target_shape);
+}
+
 static int32_t open_data(tn_trainer *t, tn_error *err)
 {
     const tn_experiment *e = t->e;
     int32_t status = tn_dataset_open(t->options.registry, e->data, "train", NULL, e->seed, &t->train, err);
     if (status == TN_OK && e->eval_split)
-        status = tn_dataset_open(t->options.registry, e->data, e->eval_split, &t->train, e->seed, &t->eval, err);
-    if (status == TN_OK && e->eval_split &&
-        (t->eval.split.ndim != t->train.split.ndim || t->eval.split.classes > t->train.split.classes ||
-         memcmp(t->eval.split.shape, t->train.split.shape, (size_t)t->train.split.ndim * sizeof(int64_t)) != 0))
-        return tn_error_set(err, TN_E_DATA, "data %s: samples of the %s split have another shape, or more classes, than those of train",
+        status = tn_dataset_open(t->options.registry, e->data, e->eval_split,
+                                 strcmp(e->eval_split, "train") ? &t->train : NULL, e->seed, &t->eval, err);
+    if (status == TN_OK && e->eval_split && !same_samples(&t->train.split, &t->eval.split))
+        return tn_error_set(err, TN_E_DATA, "data %s: samples or targets of the %s split have another shape, or more classes, than those of train",
                             e->data->info->name, e->eval_split);
     return status;
 }
@@ -169,6 +178,16 @@ static int32_t count_batches(tn_trainer *t, tn_error *err)
     return TN_OK;
 }
 
+/* Steps, or epochs in steps. */
+static int32_t count_of(const char *what, int64_t steps, double epochs, int64_t windows, int64_t *ret, tn_error *err)
+{
+    double count = ceil(epochs * (double)windows);
+    if (steps == 0 && count > 0x1p53)
+        return tn_error_set(err, TN_E_INVALID, "%s: %g epochs are %g updates; at most 2^53 can be counted", what, epochs, count);
+    *ret = steps > 0 ? steps : (int64_t)count;
+    return TN_OK;
+}
+
 static int32_t plan_steps(tn_trainer *t, tn_error *err)
 {
     const tn_experiment *e = t->e;
@@ -176,9 +195,11 @@ static int32_t plan_steps(tn_trainer *t, tn_error *err)
     if (status != TN_OK)
         return status;
     t->windows = (t->micro_batches + e->accumulate - 1) / e->accumulate;
-    t->attempts = e->steps > 0 ? e->steps : (int64_t)ceil(e->epochs * (double)t->windows);
-    t->eval_every = e->eval_every.steps > 0 ? e->eval_every.steps
-                                            : (int64_t)ceil(e->eval_every.epochs * (double)t->windows);
+    status = count_of("train.epochs", e->steps, e->epochs, t->windows, &t->attempts, err);
+    if (status == TN_OK)
+        status = count_of("eval.every", e->eval_every.steps, e->eval_every.epochs, t->windows, &t->eval_every, err);
+    if (status != TN_OK)
+        return status;
     t->order_epoch = t->evaluated_at = -1;
     t->order_key = tn_hash_key(e->seed, "data", "order");
     return tn_schedules_open(t->options.registry, e, t->attempts, &t->schedules, err);
@@ -281,7 +302,8 @@ static int32_t run_window(tn_trainer *t, double seed, tn_exact *sums, tn_error *
     int64_t end = first + t->e->accumulate < t->micro_batches ? first + t->e->accumulate : t->micro_batches;
     for (int64_t micro = first; micro < end; micro++) {
         int64_t n = choose_samples(t, epoch, micro);
-        tn_dataset_gather(&t->train, t->pool, &t->services, t->attempt, t->index, n, 1, tn_graph_input(t->graph),
+        tn_dataset_gather(&t->train, t->pool, &t->services, t->attempt, *tn_chain_update(t->chain), t->index, n, 1,
+                          tn_graph_input(t->graph),
                           tn_graph_target(t->graph));
         tn_graph_run run = {.n = n, .flags = TN_TRAIN | (micro > first ? TN_ACCUMULATE : 0), .attempt = t->attempt,
                             .micro = micro - first, .update = *tn_chain_update(t->chain), .seed = seed};
@@ -301,13 +323,15 @@ static double window_seed(const tn_trainer *t)
     return exp2(-ceil(log2((double)window_samples(t, first, end))));
 }
 
-static int32_t update_parameters(tn_trainer *t, double count, double seed, tn_step_result *ret, tn_error *err)
+static int32_t apply_schedules(tn_trainer *t, tn_error *err)
 {
     tn_position position = {.step = *tn_chain_update(t->chain), .epoch = t->samples / (double)t->train.split.samples,
                             .samples = t->samples, .tokens = t->tokens};
-    int32_t status = tn_schedules_apply(t->schedules, &position, err);
-    if (status != TN_OK)
-        return status;
+    return tn_schedules_apply(t->schedules, &position, err);
+}
+
+static int32_t update_parameters(tn_trainer *t, double count, double seed, tn_step_result *ret, tn_error *err)
+{
     if (count == 0) { /* every target ignored: nothing to learn from, nothing to change */
         *ret = (tn_step_result){.committed = 0, .bad_parameter = -1};
         return TN_OK;
@@ -332,15 +356,15 @@ static int32_t record_update(tn_trainer *t, const tn_exact *sums, const tn_step_
     return record(t, result->committed ? "train" : "skip", n, err);
 }
 
-static void warn_of_skip(const tn_trainer *t, const tn_step_result *result)
+static void warn_of_skip(const tn_trainer *t, double count, const tn_step_result *result)
 {
     const tn_parameters *all = tn_graph_parameters(t->graph);
     if (result->bad_parameter >= 0)
         tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: the gradient of %s is not finite",
                      (long long)t->attempt, all->list[result->bad_parameter].name);
     else
-        tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: no target was counted",
-                     (long long)t->attempt);
+        tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: %s", (long long)t->attempt,
+                     count == 0 ? "no target was counted" : "a sum over the gradients is not finite");
 }
 
 static int32_t judge(tn_trainer *t, double loss, const tn_step_result *result, tn_error *err)
@@ -360,7 +384,9 @@ int32_t tn_trainer_step(tn_trainer *t, tn_error *err)
     double seed = window_seed(t);
     for (size_t i = 0; i < TN_SUMS_MAX; i++)
         tn_exact_clear(&sums[i]);
-    int32_t status = run_window(t, seed, sums, err);
+    int32_t status = apply_schedules(t, err); /* before the layers run: they may be scheduled too */
+    if (status == TN_OK)
+        status = run_window(t, seed, sums, err);
     double count = tn_exact_value(&sums[TN_SUM_COUNT]), loss = tn_exact_value(&sums[TN_SUM_LOSS]);
     t->tokens += count;
     if (status == TN_OK)
@@ -368,7 +394,7 @@ int32_t tn_trainer_step(tn_trainer *t, tn_error *err)
     if (status != TN_OK)
         return status;
     if (!result.committed)
-        warn_of_skip(t, &result);
+        warn_of_skip(t, count, &result);
     t->attempt++;
     status = record_update(t, sums, &result, err);
     return status == TN_OK ? judge(t, loss, &result, err) : status;
@@ -384,7 +410,8 @@ static int32_t evaluate_split(tn_trainer *t, tn_exact *sums, tn_error *err)
         int64_t n = samples - lo < batch ? samples - lo : batch;
         for (int64_t i = 0; i < n; i++)
             t->index[i] = lo + i;
-        tn_dataset_gather(&t->eval, t->pool, &t->services, t->attempt, t->index, n, 0, tn_graph_input(t->graph),
+        tn_dataset_gather(&t->eval, t->pool, &t->services, t->attempt, *tn_chain_update(t->chain), t->index, n, 0,
+                          tn_graph_input(t->graph),
                           tn_graph_target(t->graph));
         tn_graph_run run = {.n = n, .attempt = t->attempt, .update = *tn_chain_update(t->chain), .seed = 1, .p = view};
         int32_t status = tn_graph_run_batch(t->graph, &run, sums, err);
@@ -449,10 +476,11 @@ static void describe_bytes(tn_text *text, const char *what, int64_t bytes)
 void tn_trainer_describe(const tn_trainer *t, tn_text *text)
 {
     tn_graph_memory memory = tn_graph_memory_of(t->graph);
-    const char *backend = t->backend.describe ? t->backend.describe() : t->e->backend->info->name;
+    const char *backend = t->backend.describe ? t->backend.describe() : NULL;
     tn_text_addf(text, "%s: %lld training samples, %lld updates of %lld samples, %d thread%s, %s\n", t->e->name,
                  (long long)t->train.split.samples, (long long)t->attempts, (long long)(t->e->batch * t->e->accumulate),
-                 tn_pool_threads(t->pool), tn_pool_threads(t->pool) == 1 ? "" : "s", backend);
+                 tn_pool_threads(t->pool), tn_pool_threads(t->pool) == 1 ? "" : "s",
+                 backend ? backend : t->e->backend->info->name);
     tn_graph_describe(t->graph, text);
     tn_text_add(text, "memory\n");
     describe_bytes(text, "data", t->train.split.bytes + t->eval.split.bytes);

@@ -56,7 +56,6 @@ static int32_t check_order(tn_chain *chain, tn_error *err)
     int32_t status = TN_OK, rules = 0;
     chain->check = chain->options.check_finite != 0;
     for (size_t i = 0; i < chain->link_count && !status; i++) {
-        chain->check &= !chain->links[i].round_count;
         rules += chain->links[i].stage == TN_LINK_RULE;
         status = check_stage(chain, i, err);
         if (!status)
@@ -108,7 +107,7 @@ static int32_t find_view(tn_chain *chain, tn_error *err)
         int32_t j = 0;
         while (name && j < link->arena_count && strcmp(link->arenas[j].name, name) != 0)
             j++;
-        if (name && !covers(chain, link, j))
+        if (name && (j == link->arena_count || !covers(chain, link, j)))
             return tn_error_set(
                 err, TN_E_PLUGIN,
                 "%s: its view is the slot '%s', which it does not plan for every parameter; correct the "

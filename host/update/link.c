@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "host/base/take.h"
 #include "host/base/memory.h"
 #include "host/base/philox.h"
 #include "host/update/internal.h"
@@ -229,8 +230,10 @@ static int32_t add_slot(const planning *p, const tn_slot *slot)
 static int32_t plan_slot(void *host, const tn_slot *slot)
 {
     planning *p = host;
+    tn_slot taken;
+    tn_take(&taken, sizeof taken, slot);
     if (!p->status)
-        p->status = add_slot(p, slot);
+        p->status = add_slot(p, &taken);
     return p->status;
 }
 

@@ -30,17 +30,8 @@ static int32_t openblas_probe(const tn_services *services, tn_error *err)
     return TN_OK;
 }
 
-/* The library's own line is "OpenBLAS 0.3.21 flag flag ...". */
-static const char *openblas_describe(void)
-{
-    static char text[96];
-    char version[32] = "";
-    if (!text[0]) {
-        sscanf(openblas_get_config(), "%*s %31s", version);
-        snprintf(text, sizeof text, "OpenBLAS %s, %s kernels", version, openblas_get_corename());
-    }
-    return text;
-}
+/* The library's own line: "OpenBLAS 0.3.21 flag flag core flag". */
+static const char *openblas_describe(void) { return openblas_get_config(); }
 
 static int32_t openblas_fits(const tn_gemm *g, tn_error *err)
 {

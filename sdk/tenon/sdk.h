@@ -196,6 +196,8 @@ TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 
     TN_FITS_(plugin, 64);                                                                                              \
     TN_FITS_(version, 32);                                                                                             \
     TN_FITS_(kind, 24);                                                                                                \
+    TN_FITS_(interface, 32);                                                                                           \
+    TN_FITS_(device, 16);                                                                                              \
     TN_FITS_(name, 40);                                                                                                \
     TN_FITS_(summary, 128);                                                                                            \
     TN_STATIC_ASSERT(sizeof(tn_note) + sizeof(text) <= TN_NOTE_MAX, "the note of " name " is too long");               \
