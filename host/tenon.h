@@ -25,7 +25,7 @@ typedef struct tenon tenon;
 typedef struct tenon_options {
     uint32_t struct_size;
     uint32_t reserved;
-    /* Takes one line of log; level 0 debug, 1 info, 2 warning. NULL: silence. */
+    /* Takes one line of log; level 0 debug, 1 info, 2 warning. From any thread of a run. NULL: silence. */
     void (*log)(void *user, int32_t level, const char *line);
     void *user;
 } tenon_options;

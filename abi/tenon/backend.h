@@ -53,11 +53,11 @@ typedef struct tn_backend {
     const char *(*describe)(void);
     /* One or more products; results do not depend on what other threads do. [piece] */
     int32_t (*gemm)(const tn_gemm *gemm, tn_error *err);
-    /* Memory on the device; NULL on the CPU, where the host's memory is used. [main] */
+    /* Memory on the device; NULL on the CPU, where the host's memory is used. All that follow: [main] */
     void *(*allocate)(int64_t bytes, tn_error *err);
     void (*release)(void *memory);
     int32_t (*copy)(void *to, const void *from, int64_t bytes, void *stream, tn_error *err);
-    /* Streams and events; NULL on the CPU. `which` is the host's small index. [main] */
+    /* Streams and events; NULL on the CPU. `which` is the host's small index. */
     void *(*stream)(int32_t which, tn_error *err);
     int32_t (*synchronize)(void *stream, tn_error *err);
 } tn_backend;

@@ -41,7 +41,7 @@ extern "C" {
 #else
 #define TN_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
-/* Each released layout is pinned field by field. */
+/* Layouts are pinned: every size, and the offsets that a change would move unseen. */
 #define TN_AT(type, field, offset) TN_STATIC_ASSERT(offsetof(type, field) == (offset), #type "." #field)
 #define TN_SIZE(type, size)        TN_STATIC_ASSERT(sizeof(type) == (size), #type)
 
@@ -116,7 +116,7 @@ TN_AT(tn_tensor, byte_offset, 40);
 
 /* ---- what the host lends to each call ---- */
 
-/* Services of the host, valid while the component is loaded; `host` goes back as the first argument. */
+/* Services of the host, valid for the call that lends them; `host` goes back as the first argument. */
 typedef struct tn_services {
     uint32_t struct_size, reserved;
     void *host;

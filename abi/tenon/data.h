@@ -41,7 +41,7 @@ typedef struct tn_data {
     /* What the split ("train", "test", ...) holds, from the files' headers. TN_E_NOT_FOUND: no such split; TN_E_IO and
      * TN_E_DATA name the file, what was found and what was needed. [load] */
     int32_t (*describe)(const void *hyper, const char *split, tn_data_split *ret, tn_error *err);
-    /* Reads the split into `memory`, of described->bytes. Every record is checked here: labels in range, files whole and
+    /* Reads the split into `memory`, of described->bytes, zeroed. Every record is checked here: labels in range, files whole and
      * still as described. `train` is the memory of the training split, for statistics that all splits share; NULL while
      * that one is loaded itself. [load] */
     int32_t (*load)(const void *hyper, const char *split, const tn_data_split *described, const void *train, void *memory,

@@ -58,7 +58,8 @@ TN_AT(tn_weight, name, 8);
 TN_AT(tn_weight, shape, 24);
 TN_SIZE(tn_weight, 56);
 
-/* Of the host, lent to `infer`. Every function copies what it is given; shapes have the planned maximum batch. */
+/* Of the host, lent to `infer`. Every function copies what it is given; shapes have the planned maximum batch. The order
+ * of the calls is the index in tn_layer_call; `output` is called once. A refusal holds: it fails the layer. [load] */
 typedef struct tn_layer_planner {
     uint32_t struct_size;
     uint32_t reserved;
@@ -69,13 +70,15 @@ typedef struct tn_layer_planner {
     int32_t (*buffer)(void *host, const char *name, int32_t ndim, const int64_t *shape, double initial);
     /* A tensor that forward leaves for backward. dtype.bits 0 means the real type. */
     int32_t (*saved)(void *host, tn_dtype dtype, int32_t ndim, const int64_t *shape);
-    /* Scratch of each piece, in bytes; 64-byte aligned. */
+    /* Scratch of each piece, in bytes; 64-byte aligned, its content arbitrary. The largest call counts. */
     int32_t (*workspace)(void *host, int64_t bytes);
 } tn_layer_planner;
 TN_SIZE(tn_layer_planner, 56);
 
 /* One piece of a forward or backward call. Tensors are whole, in the real type, contiguous; the piece is
- * [lo, lo + n) on the declared axis (elements count elements). Read-only: x, y in backward, parameter, dy. */
+ * [lo, lo + n) on the declared axis (elements count elements). x, y, dx and dy have the batch at hand as their first
+ * extent, saved tensors the planned one. Read-only: x, parameter, dy, and in backward y, saved and buffers. Buffers
+ * change in forward under TN_TRAIN only. Nothing overlaps but y and x, dx and dy where in_place allows it. */
 typedef struct tn_layer_call {
     uint32_t struct_size;
     uint32_t flags;
@@ -85,7 +88,7 @@ typedef struct tn_layer_call {
     int64_t lo, n;
     int32_t piece, pieces; /* which of how many */
     const tn_tensor *x;         /* inputs; data NULL in backward unless kept */
-    const tn_tensor *y;         /* outputs; data NULL in backward unless kept */
+    const tn_tensor *y;         /* the output; data NULL in backward unless kept */
     const tn_tensor *dy;        /* backward */
     const tn_tensor *dx;        /* backward; data NULL: that input needs none */
     const tn_tensor *parameter;
@@ -106,14 +109,15 @@ typedef struct tn_layer {
     uint32_t struct_size;
     uint32_t reserved;
     /* From hyper-parameters and input shapes (tensors without data) to everything the host must provide. Refuses
-     * shapes that do not fit, naming them. [load] */
+     * shapes that do not fit, naming them. NULL is refused, here and below, unless said otherwise. [load] */
     int32_t (*infer)(const void *hyper, const tn_tensor *x, int32_t inputs, const tn_layer_planner *planner,
                      tn_error *err);
     void (*forward)(const tn_layer_call *call);  /* [piece] */
     void (*backward)(const tn_layer_call *call); /* [piece] */
     /* Directional derivative: dy = J dx, given x (and dparameter in `gradient`). NULL: not offered. [piece] */
     void (*tangent)(const tn_layer_call *call);
-    /* May this batch be trained on? E.g. batch-norm refuses one value a channel. NULL: always. [main] */
+    /* May a batch of these shapes (x without data) be run? E.g. batch-norm refuses to train on one value a channel.
+     * NULL: always. [main] */
     int32_t (*check)(const void *hyper, const tn_tensor *x, uint32_t flags, tn_error *err);
 } tn_layer;
 TN_AT(tn_layer, infer, 8);

@@ -35,7 +35,7 @@ typedef struct tn_loss_call {
     int64_t lo, n;
     const tn_tensor *x;      /* prediction, real type, [batch, ...] */
     const tn_tensor *target; /* see the fact `targets` */
-    const tn_tensor *dx;     /* to be set to seed * gradient of the sum; NULL: not wanted */
+    const tn_tensor *dx;     /* to be set to seed * gradient of the sum; overlaps nothing; NULL: not wanted */
     double seed;
     double *sums; /* to be set: 2 + metrics values of these rows; the host adds pieces exactly */
 } tn_loss_call;

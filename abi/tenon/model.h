@@ -24,7 +24,7 @@ typedef struct tn_setting {
 TN_SIZE(tn_setting, 16);
 
 /* Of the host, lent to `build`. Nodes are numbered from 0; node TN_INPUT is the batch. Each function returns the
- * new node, or a negative status with the error kept by the host. */
+ * new node, or a negative status with the error kept by the host; the first failure fails the model. [load] */
 #define TN_INPUT 0
 
 typedef struct tn_builder {
@@ -53,7 +53,8 @@ TN_SIZE(tn_model_input, 24);
 typedef struct tn_model {
     uint32_t struct_size;
     uint32_t reserved;
-    /* Builds the graph and returns its output node, or a negative status with `err` filled. [load] */
+    /* Builds the graph and returns its output node, the last one, or a negative status with `err` filled. Every other
+     * node must feed one. [load] */
     int64_t (*build)(const void *hyper, const tn_model_input *input, const tn_builder *builder, tn_error *err);
 } tn_model;
 TN_SIZE(tn_model, 16);

@@ -5,15 +5,14 @@
  *  - The hyper-parameter rows that all share carry these names: `eps`, added to the variance inside the root;
  *    `affine`, a learned gain (parameter "weight", starts at 1) and shift ("bias", 0), role TN_ROLE_NORM.
  *  - Statistics that evaluation uses are buffers "running_mean" and "running_var". Training changes them once for
- *    each forward call of a committed or skipped step alike, and never in a replay: the host keeps one set a
- *    (buffer, view), so refreshing an averaged view leaves the training view alone.
+ *    each forward call, of a committed or skipped step alike, and never in a replay.
  *  - Variance to normalise is the biased one; the running variance takes the unbiased one (Ioffe and Szegedy 2015,
  *    arXiv:1502.03167, as PyTorch does); `momentum` is the weight of the new value.
  *  - A batch whose statistics do not exist (one value a channel) is refused by tn_layer.check, before the step.
  *
- * Statistics over several processes go through these two entries, found by interface id behind the same component:
- * the host sums `count` f64 values over the mesh between partial and the forward (or backward) call, where they
- * appear first in saved tensor 0.
+ * Statistics over several processes (draft; no record offers this table yet, and the host does not ask for it): the
+ * host sums `count` f64 values over the mesh between partial and the forward (or backward) call, where they appear
+ * first in saved tensor 0.
  */
 #ifndef TENON_NORMALIZER_H
 #define TENON_NORMALIZER_H

@@ -57,13 +57,13 @@ typedef struct tn_slot {
 TN_AT(tn_slot, name, 8);
 TN_SIZE(tn_slot, 48);
 
-/* Of the host, lent to `plan`. */
+/* Of the host, lent to `plan`. A refusal holds: it fails the link. [load] */
 typedef struct tn_slot_planner {
     uint32_t struct_size;
     uint32_t reserved;
     void *host;
     int32_t (*slot)(void *host, const tn_slot *slot); /* copied; the order is the index in tn_piece.slot */
-    int32_t (*scratch)(void *host, int64_t bytes);    /* for each call of `update`; 64-byte aligned */
+    int32_t (*scratch)(void *host, int64_t bytes);    /* for each `update`; 64-byte aligned; the largest call counts */
 } tn_slot_planner;
 TN_SIZE(tn_slot_planner, 32);
 
@@ -112,8 +112,8 @@ typedef struct tn_optimizer {
     void (*begin)(const void *hyper, const tn_clock *clock, void *k);
     /* One piece's share of a round's sums. Reads only. [piece] */
     void (*partial)(const tn_piece *piece, const tn_partial *out);
-    /* After a round: sums (the round's scalars over the scope, rounded once) into k; `report` takes the values
-     * that the note's `reports` names. [any] */
+    /* After a round: sums (the round's scalars over the scope, rounded once) into k; `report` takes the values that the
+     * note's `reports` names, and holds the last ones. [any] */
     void (*fold)(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k, double *report);
     /* The work. NULL for a link that only scales or keeps. [piece] */
     void (*update)(const tn_piece *piece);

@@ -39,7 +39,7 @@ TN_AT(tn_record, event, 8);
 TN_AT(tn_record, fields, 48);
 TN_SIZE(tn_record, 56);
 
-/* Of the host: takes bytes. Returns TN_OK or a status that the sink hands on. */
+/* Of the host: takes bytes. Returns TN_OK or a status that the sink hands on. [main] */
 typedef struct tn_writer {
     uint32_t struct_size;
     uint32_t reserved;
