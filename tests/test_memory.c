@@ -83,6 +83,41 @@ START_TEST(realloc_keeps_what_was_there)
 }
 END_TEST
 
+START_TEST(arrays_grow_by_doubling)
+{
+    int32_t *array = NULL;
+    size_t capacity = 0, count = 0;
+    int64_t before = tn_memory_count();
+    for (; count < 1000; count++) {
+        ck_assert_int_eq(tn_grow(&array, &capacity, count, sizeof *array), TN_OK);
+        ck_assert_uint_gt(capacity, count);
+        ck_assert(all_zero((unsigned char *)&array[count], (capacity - count) * sizeof *array));
+        array[count] = (int32_t)count;
+    }
+    ck_assert_int_eq(tn_memory_count() - before, 8); /* 8, 16, ... 1024 */
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(array[i], (int32_t)i);
+    tn_free(array);
+}
+END_TEST
+
+START_TEST(arrays_that_can_not_grow_stay)
+{
+    int32_t *array = NULL;
+    size_t capacity = 0, huge = SIZE_MAX / 2 + 1;
+    ck_assert_int_eq(tn_grow(&array, &capacity, 0, sizeof *array), TN_OK);
+    int32_t *same = array;
+    tn_memory_fail_at(0);
+    ck_assert_int_eq(tn_grow(&array, &capacity, 8, sizeof *array), TN_E_MEMORY);
+    ck_assert_ptr_eq(array, same);
+    ck_assert_uint_eq(capacity, 8);
+    ck_assert_int_eq(tn_grow(&array, &capacity, 8, SIZE_MAX / 8), TN_E_MEMORY); /* the bytes overflow */
+    ck_assert_int_eq(tn_grow(&array, &huge, huge, 1), TN_E_MEMORY);             /* the count does */
+    ck_assert_ptr_eq(array, same);
+    tn_free(array);
+}
+END_TEST
+
 START_TEST(text_is_copied)
 {
     char *copy = tn_strdup("abc"), *part = tn_strndup("abcdef", 2), *whole = tn_strndup("ab", 9);
@@ -182,6 +217,8 @@ int main(void)
     tcase_add_test(tests, products_that_overflow_are_refused);
     tcase_add_test(tests, nothing_is_still_a_block);
     tcase_add_test(tests, realloc_keeps_what_was_there);
+    tcase_add_test(tests, arrays_grow_by_doubling);
+    tcase_add_test(tests, arrays_that_can_not_grow_stay);
     tcase_add_test(tests, text_is_copied);
     tcase_add_test(tests, the_nth_allocation_fails_once);
     tcase_add_test(tests, failing_can_be_called_off);

@@ -3,6 +3,7 @@
  * host/base/text: the growable string, JSON strings, distances between names.
  */
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,10 +92,23 @@ START_TEST(json_strings)
 }
 END_TEST
 
+START_TEST(reals)
+{
+    tn_text text = {0};
+    for (int i = 0; i < 4; i++) {
+        tn_text_real(&text, (double[]){0.1, 1e-5, -HUGE_VAL, 100}[i]);
+        tn_text_char(&text, ' ');
+    }
+    ck_assert_str_eq(tn_text_string(&text), "0.1 1e-05 -inf 100 ");
+    tn_text_free(&text);
+}
+END_TEST
+
 static void compose(tn_text *text)
 {
     for (int i = 0; i < 50; i++) {
         tn_text_addf(text, "%d:", i);
+        tn_text_real(text, 0.5 * i);
         tn_text_json(text, "key\n\xFF");
         tn_text_char(text, ',');
     }
@@ -228,6 +242,7 @@ int main(void)
     tcase_add_test(tests, one_large_piece_and_bytes);
     tcase_add_test(tests, take_hands_the_string_over);
     tcase_add_test(tests, json_strings);
+    tcase_add_test(tests, reals);
     tcase_add_test(tests, each_failure_is_remembered);
     tcase_add_test(tests, distances);
     tcase_add_test(tests, distances_of_random_words);

@@ -42,6 +42,21 @@ void *tn_realloc(void *block, size_t count, size_t size)
     return realloc(block, bytes ? bytes : 1);
 }
 
+int32_t tn_grow(void *array, size_t *capacity, size_t count, size_t size)
+{
+    void *block;
+    size_t wanted = *capacity ? 2 * *capacity : 8;
+    if (count < *capacity)
+        return TN_OK;
+    memcpy(&block, array, sizeof block); /* whatever it points to: pointers to objects are all alike */
+    if (wanted <= *capacity || !(block = tn_realloc(block, wanted, size)))
+        return TN_E_MEMORY;
+    memset((char *)block + *capacity * size, 0, (wanted - *capacity) * size);
+    memcpy(array, &block, sizeof block);
+    *capacity = wanted;
+    return TN_OK;
+}
+
 void *tn_alloc_aligned(size_t bytes)
 {
     void *block;

@@ -30,8 +30,13 @@ char *tn_strndup(const char *text, size_t size);
 /* printf into a new block. */
 char *tn_format(const char *format, ...) TN_PRINTF(1, 2);
 
+/* Room for one more behind `count` elements of `size` bytes: `array` is the address of the pointer to them (NULL for
+ * none yet), a block of tn_alloc or tn_realloc with room for *capacity. A full one is doubled, new room is zeroed; both
+ * are left as they were on TN_E_MEMORY. */
+int32_t tn_grow(void *array, size_t *capacity, size_t count, size_t size);
+
 /* For tests: refuses one allocation, the nth from now counted from 0 (0: the very next), then none. -1: none.
- * Each function above but tn_free makes one allocation. */
+ * Each function above but tn_free makes one allocation, tn_grow only where the array is full. */
 void tn_memory_fail_at(int64_t nth);
 
 /* Allocations asked for since the process started, refused ones included. */

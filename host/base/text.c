@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "host/base/memory.h"
+#include "host/base/number.h"
+#include "host/base/utf8.h"
 
 /* Room for `more` bytes and a NUL; 0 and `failed` if there is none. */
 static int reserve(tn_text *text, size_t more)
@@ -64,23 +66,6 @@ void tn_text_addf(tn_text *text, const char *format, ...)
     va_end(args);
 }
 
-/* Bytes of the valid UTF-8 sequence at `s`, which ends in NUL; 0 if there is none. */
-static size_t utf8_length(const unsigned char *s)
-{
-    if (s[0] < 0x80)
-        return 1;
-    size_t length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
-    if (s[0] < 0xC2 || s[0] > 0xF4)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    int overlong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xF0 && s[1] < 0x90);
-    int surrogate = s[0] == 0xED && s[1] >= 0xA0;
-    int too_large = s[0] == 0xF4 && s[1] >= 0x90;
-    return overlong || surrogate || too_large ? 0 : length;
-}
-
 static void add_escaped(tn_text *text, unsigned char c)
 {
     static const char special[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
@@ -93,19 +78,27 @@ static void add_escaped(tn_text *text, unsigned char c)
 
 void tn_text_json(tn_text *text, const char *utf8)
 {
-    const unsigned char *s = (const unsigned char *)utf8;
     tn_text_char(text, '"');
-    while (*s) {
-        size_t length = utf8_length(s);
+    while (*utf8) {
+        size_t length = tn_utf8_length(utf8, SIZE_MAX);
         if (!length)
             tn_text_add(text, "\\ufffd");
-        else if (*s < 0x20 || *s == '"' || *s == '\\')
-            add_escaped(text, *s);
+        else if ((unsigned char)*utf8 < 0x20 || *utf8 == '"' || *utf8 == '\\')
+            add_escaped(text, (unsigned char)*utf8);
         else
-            tn_text_addn(text, (const char *)s, length);
-        s += length ? length : 1;
+            tn_text_addn(text, utf8, length);
+        utf8 += length ? length : 1;
     }
     tn_text_char(text, '"');
+}
+
+void tn_text_real(tn_text *text, double value)
+{
+    char number[TN_REAL_TEXT];
+    if (tn_print_real(number, sizeof number, value) < 0)
+        text->failed = 1;
+    else
+        tn_text_add(text, number);
 }
 
 int32_t tn_text_status(const tn_text *text, tn_error *err)

@@ -25,6 +25,9 @@ void tn_text_char(tn_text *text, char c);
 /* Adds `utf8` as a JSON string with its quotes. Each byte that is not part of valid UTF-8 becomes \ufffd. */
 void tn_text_json(tn_text *text, const char *utf8);
 
+/* Adds the shortest decimal that reads back as the same bits: see tn_print_real. */
+void tn_text_real(tn_text *text, double value);
+
 /* TN_OK, or TN_E_MEMORY if an addition failed. */
 int32_t tn_text_status(const tn_text *text, tn_error *err);
 

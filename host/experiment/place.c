@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "host/base/text.h"
+#include "host/base/utf8.h"
 
 /* Bytes; together with line, column and caret they stay below sizeof(tn_error.msg). */
 #define LABEL_MAX   240
@@ -17,19 +18,8 @@
 
 size_t tn_place_character(const char *bytes, size_t left)
 {
-    const unsigned char *s = (const unsigned char *)bytes;
-    if (s[0] < 0x80)
-        return s[0] >= ' ' || s[0] == '\n' || s[0] == '\r' || s[0] == '\t';
-    size_t length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
-    if (s[0] < 0xC2 || s[0] > 0xF4 || length > left)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    int overlong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xF0 && s[1] < 0x90);
-    int surrogate = s[0] == 0xED && s[1] >= 0xA0;
-    int too_large = s[0] == 0xF4 && s[1] >= 0x90;
-    return overlong || surrogate || too_large ? 0 : length;
+    int control = (unsigned char)*bytes < ' ' && *bytes != '\n' && *bytes != '\r' && *bytes != '\t';
+    return control ? 0 : tn_utf8_length(bytes, left);
 }
 
 static int is_continuation(char c) { return (c & 0xC0) == 0x80; }

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 
-#include "host/base/number.h"
 #include "host/experiment/schedule.h"
 #include "host/experiment/value.h"
 
@@ -82,15 +81,6 @@ static void print_sinks(const tn_experiment *e, tn_text *text)
     }
 }
 
-static void print_real(double value, tn_text *text)
-{
-    char number[TN_REAL_TEXT];
-    if (tn_print_real(number, sizeof number, value) < 0)
-        text->failed = 1;
-    else
-        tn_text_add(text, number);
-}
-
 static void print_train(const tn_experiment *e, tn_text *text)
 {
     tn_text_add(text, "\ntrain: {");
@@ -98,7 +88,7 @@ static void print_train(const tn_experiment *e, tn_text *text)
         tn_text_addf(text, "steps: %lld", (long long)e->steps);
     } else {
         tn_text_add(text, "epochs: ");
-        print_real(e->epochs, text);
+        tn_text_real(text, e->epochs);
     }
     tn_text_addf(text, ", accumulate: %lld, seed: %llu, threads: %lld, check_finite: %s}", (long long)e->accumulate,
                  (unsigned long long)e->seed, (long long)e->threads, e->check_finite ? "true" : "false");
@@ -116,7 +106,7 @@ static void print_eval(const tn_experiment *e, tn_text *text)
     if (e->eval_every.steps)
         tn_text_addf(text, "%lld steps", (long long)e->eval_every.steps);
     else {
-        print_real(e->eval_every.epochs, text);
+        tn_text_real(text, e->eval_every.epochs);
         tn_text_add(text, e->eval_every.epochs == 1 ? " epoch" : " epochs");
     }
     tn_text_addf(text, ", batch: %lld, view: %s}\n", (long long)e->eval_batch, e->eval_view ? "eval" : "train");

@@ -248,21 +248,12 @@ static void print_integers(const tn_integers *list, tn_text *text)
     tn_text_char(text, ']');
 }
 
-static void print_real(double value, tn_text *text)
-{
-    char number[TN_REAL_TEXT];
-    if (tn_print_real(number, sizeof number, value) < 0)
-        text->failed = 1;
-    else
-        tn_text_add(text, number);
-}
-
 void tn_value_print(const tn_row *row, const void *value, tn_text *text)
 {
     switch (row->type) {
     case TN_TYPE_REAL:
     case TN_TYPE_FIXED:
-        print_real(*(const double *)value, text);
+        tn_text_real(text, *(const double *)value);
         break;
     case TN_TYPE_INTEGER:
         tn_text_addf(text, "%lld", (long long)*(const int64_t *)value);

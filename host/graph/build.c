@@ -40,22 +40,6 @@ int64_t tn_tensor_elements(const tn_tensor *tensor)
 
 int64_t tn_tensor_bytes(const tn_tensor *tensor) { return tn_tensor_elements(tensor) * (tensor->dtype.bits / 8); }
 
-/* ---- growing arrays ---- */
-
-static int32_t grow(void **array, int32_t *capacity, int32_t count, size_t size)
-{
-    if (count < *capacity)
-        return TN_OK;
-    int32_t wanted = *capacity ? 2 * *capacity : 8;
-    void *bigger = tn_realloc(*array, (size_t)wanted, size);
-    if (!bigger)
-        return TN_E_MEMORY;
-    memset((char *)bigger + (size_t)*capacity * size, 0, (size_t)(wanted - *capacity) * size);
-    *array = bigger;
-    *capacity = wanted;
-    return TN_OK;
-}
-
 /* ---- facts of a layer's note ---- */
 
 static const char *fact(const tn_instance *instance, const char *key, const char *otherwise)
@@ -154,9 +138,9 @@ static int32_t add_parameter(planning *plan, const tn_weight *weight)
 {
     tn_graph *graph = plan->graph;
     tn_parameters *all = &graph->parameters;
-    int32_t index = (int32_t)all->count, capacity = graph->parameter_capacity, second = capacity;
-    if (grow((void **)&all->list, &capacity, index, sizeof *all->list) ||
-        grow((void **)&graph->weights, &second, index, sizeof *graph->weights))
+    size_t index = (size_t)all->count, capacity = graph->parameter_capacity, second = capacity;
+    if (tn_grow(&all->list, &capacity, index, sizeof *all->list) ||
+        tn_grow(&graph->weights, &second, index, sizeof *graph->weights))
         return no_memory(plan);
     graph->parameter_capacity = capacity;
     tn_parameter *p = &all->list[index];
@@ -204,18 +188,18 @@ static int32_t plan_buffer(void *host, const char *name, int32_t ndim, const int
 {
     planning *plan = host;
     tn_graph *graph = plan->graph;
-    int32_t index = graph->buffer_count, a = graph->buffer_capacity, b = a, c = a;
+    size_t index = (size_t)graph->buffer_count, a = graph->buffer_capacity, b = a, c = a;
     int32_t status = check_shape(plan, "a buffer", ndim, shape);
     if (status != TN_OK)
         return status;
     if (plan->node->buffer_count == MAX_PORTS)
         return refuse(plan, "plans more than 8 buffers");
-    for (int32_t k = plan->node->buffer; k < index; k++)
+    for (int32_t k = plan->node->buffer; k < graph->buffer_count; k++)
         if (!strcmp(graph->buffers[k].name + strlen(plan->node->name) + 1, name))
             return refuse(plan, "plans two buffers of one name");
-    if (grow((void **)&graph->buffers, &a, index, sizeof *graph->buffers) ||
-        grow((void **)&graph->buffer_tensors, &b, index, sizeof *graph->buffer_tensors) ||
-        grow((void **)&graph->buffer_initial, &c, index, sizeof *graph->buffer_initial))
+    if (tn_grow(&graph->buffers, &a, index, sizeof *graph->buffers) ||
+        tn_grow(&graph->buffer_tensors, &b, index, sizeof *graph->buffer_tensors) ||
+        tn_grow(&graph->buffer_initial, &c, index, sizeof *graph->buffer_initial))
         return no_memory(plan);
     graph->buffer_capacity = a;
     graph->buffers[index].name = tn_format("%s.%s", plan->node->name, name);
@@ -325,7 +309,8 @@ static int64_t add_node(tn_graph *graph, tn_instance *instance, int32_t owned, c
             tn_instance_free(instance);
         return -TN_E_INVALID;
     }
-    if (graph->node_count == NODES_MAX || grow((void **)&graph->nodes, &graph->node_capacity, graph->node_count, sizeof *graph->nodes)) {
+    if (graph->node_count == NODES_MAX ||
+        tn_grow(&graph->nodes, &graph->node_capacity, (size_t)graph->node_count, sizeof *graph->nodes)) {
         if (owned)
             tn_instance_free(instance);
         return -tn_error_set(err, TN_E_MEMORY, "%s: no memory for another node", name);
@@ -391,7 +376,7 @@ static int32_t add_input(tn_graph *graph, int64_t shape[TN_MAX_DIMS], tn_error *
     int32_t status = tn_shape_check("data", "a batch", o->ndim + 1, shape, err);
     if (status != TN_OK)
         return status;
-    if (grow((void **)&graph->nodes, &graph->node_capacity, 0, sizeof *graph->nodes) ||
+    if (tn_grow(&graph->nodes, &graph->node_capacity, 0, sizeof *graph->nodes) ||
         !(graph->nodes[0].name = tn_strdup("input")))
         return tn_error_set(err, TN_E_MEMORY, "no memory for the graph");
     tn_tensor_set(&graph->nodes[0].output, real_dtype(graph), o->ndim + 1, shape);

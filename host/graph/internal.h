@@ -70,20 +70,22 @@ struct tn_graph {
     size_t metric_count;
 
     node *nodes; /* node 0 is the input */
-    int32_t node_count, node_capacity, output;
+    size_t node_capacity;
+    int32_t node_count, output;
     tn_error *build_error; /* where builder callbacks leave errors */
     int32_t build_status;  /* of the first builder call that failed: later ones do nothing */
 
     tn_weight *weights; /* as planned, parallel to parameters.list; names inside parameters */
-    int32_t parameter_capacity;
+    size_t parameter_capacity;
     tn_parameters parameters;
     tn_graph_buffer *buffers;
     owned_tensor *buffer_tensors;
     double *buffer_initial;
-    int32_t buffer_count, buffer_capacity;
+    size_t buffer_capacity;
+    int32_t buffer_count;
 
     place *places;
-    int32_t place_count, place_capacity;
+    int32_t place_count;
     unsigned char *arena, *buffer_arena, *partials, *workspace;
     int64_t arena_bytes, unshared_bytes, buffer_bytes, partial_bytes, workspace_bytes; /* workspace: a thread */
     void *input, *target;

@@ -21,6 +21,8 @@ typedef struct {
 static const char *const type_names[] = {NULL,     "real", "fixed",    "integer",  "flag",
                                          "choice", "text", "integers", "component"};
 
+const char *tn_real_name(uint32_t real, const char *any) { return real == 32 ? "f32" : real == 64 ? "f64" : any; }
+
 const char *tn_type_name(int32_t type)
 {
     return type > 0 && type < (int32_t)(sizeof type_names / sizeof *type_names) ? type_names[type] : "unknown";

@@ -60,6 +60,9 @@ int32_t tn_info_parse(const char *file, const tn_note *plugin, const tn_note *co
 /* Accepts NULL. */
 void tn_info_free(tn_component_info *info);
 
+/* "f32", "f64", or for a component of any real type `any`. */
+const char *tn_real_name(uint32_t real, const char *any);
+
 /* "real", "fixed", ...; static. */
 const char *tn_type_name(int32_t type);
 

@@ -12,6 +12,7 @@
 
 #include "host/base/memory.h"
 #include "host/base/text.h"
+#include "host/base/utf8.h"
 #include "host/plugin/interface.h"
 
 #define WALKED_MAX 1024 /* notes of any owner in one file */
@@ -73,35 +74,19 @@ static int32_t refuse_isa(const char *name, uint32_t missing, tn_error *err)
 
 /* ---- heads ---- */
 
-/* Printable UTF-8, as a terminal may be shown it; no overlong forms or surrogates. Returns its length, or -1. */
-static int utf8_length(const unsigned char *s)
+/* ASCII's control characters and U+0080 to U+009F. */
+static int is_control(const unsigned char *s)
 {
-    static const struct {
-        unsigned mask, bits, least;
-    } forms[] = {{0x80, 0x00, 0x20}, {0xE0, 0xC0, 0x80}, {0xF0, 0xE0, 0x800}, {0xF8, 0xF0, 0x10000}};
-    for (int n = 0; n < 4; n++) {
-        if ((s[0] & forms[n].mask) != forms[n].bits)
-            continue;
-        unsigned code = s[0] & ~forms[n].mask;
-        for (int i = 1; i <= n; i++) {
-            if ((s[i] & 0xC0) != 0x80)
-                return -1;
-            code = code << 6 | (s[i] & 0x3F);
-        }
-        int control = code < 0x20 || (code >= 0x7F && code < 0xA0);
-        return code < forms[n].least || code > 0x10FFFF || (code & 0xFFFFF800u) == 0xD800 || control ? -1 : n + 1;
-    }
-    return -1;
+    return s[0] < 0x20 || s[0] == 0x7F || (s[0] == 0xC2 && s[1] < 0xA0);
 }
 
 int tn_note_printable(const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s) {
-        int n = utf8_length(s);
-        if (n < 0)
+    while (*text) {
+        size_t length = tn_utf8_length(text, SIZE_MAX);
+        if (!length || is_control((const unsigned char *)text))
             return 0;
-        s += n;
+        text += length;
     }
     return 1;
 }
@@ -196,14 +181,8 @@ static int32_t read_head(const tn_elf *elf, tn_note_item *item, tn_error *err)
 
 static tn_note_item *new_item(tn_notes *notes)
 {
-    if (notes->count == notes->capacity) {
-        size_t capacity = notes->capacity ? 2 * notes->capacity : 4;
-        tn_note_item *items = tn_realloc(notes->items, capacity, sizeof *items);
-        if (!items)
-            return NULL;
-        notes->items = items;
-        notes->capacity = capacity;
-    }
+    if (tn_grow(&notes->items, &notes->capacity, notes->count, sizeof *notes->items))
+        return NULL;
     tn_note_item *item = &notes->items[notes->count];
     memset(item, 0, sizeof *item);
     return item;

@@ -38,19 +38,6 @@ static int32_t no_memory(tn_error *err)
 
 /* ---- entries ---- */
 
-static int32_t reserve(tn_registry *registry, size_t more, tn_error *err)
-{
-    size_t capacity = registry->capacity ? registry->capacity : 64;
-    while (capacity < registry->count + more)
-        capacity *= 2;
-    registry_entry **entries = tn_realloc(registry->entries, capacity, sizeof *entries);
-    if (!entries)
-        return no_memory(err);
-    registry->entries = entries;
-    registry->capacity = capacity;
-    return TN_OK;
-}
-
 static registry_entry *new_entry(tn_scanned *file, const tn_note_item *item, size_t order)
 {
     static const tn_note empty;
@@ -79,16 +66,18 @@ static registry_entry *new_entry(tn_scanned *file, const tn_note_item *item, siz
 static int32_t add_entries(tn_registry *registry, tn_scanned *file, tn_error *err)
 {
     size_t before = registry->count, order = before;
-    int32_t status = reserve(registry, file->notes.count + 1, err);
+    int32_t status = TN_OK;
     for (size_t i = 0; i < file->notes.count + 1 && !status; i++) {
         const tn_note_item *item = i < file->notes.count ? &file->notes.items[i] : NULL;
         if (item ? item->type != TN_NOTE_COMPONENT : file->notes.count > 0)
             continue;
         registry_entry *entry = new_entry(file, item, order++);
-        if (entry)
+        if (entry && !tn_grow(&registry->entries, &registry->capacity, registry->count, sizeof entry)) {
             registry->entries[registry->count++] = entry;
-        else
+        } else {
+            tn_free(entry);
             status = no_memory(err);
+        }
     }
     while (status && registry->count > before)
         tn_free(registry->entries[--registry->count]);
@@ -245,8 +234,6 @@ static const tn_entry_info *first(const tn_registry *registry, const wish *w, in
     return NULL;
 }
 
-static const char *real_name(uint32_t real) { return real == 32 ? " f32" : real == 64 ? " f64" : ""; }
-
 /* The keys of all usable components of the wished name, of any kind, device and real type. */
 static void add_namesakes(const tn_registry *registry, const wish *w, const char *before, tn_text *text)
 {
@@ -255,7 +242,8 @@ static void add_namesakes(const tn_registry *registry, const wish *w, const char
         const tn_entry_info *info = &registry->entries[i]->info;
         if (info->state != TN_FOUND || !is_named(&any, info))
             continue;
-        tn_text_addf(text, "%s%s/%s (%s%s)", before, info->kind, info->name, info->device, real_name(info->real));
+        tn_text_addf(text, "%s%s/%s (%s%s%s)", before, info->kind, info->name, info->device, info->real ? " " : "",
+                     tn_real_name(info->real, ""));
         before = ", ";
     }
 }
@@ -296,7 +284,8 @@ static int32_t refuse_unknown(const tn_registry *registry, const wish *w, tn_err
     else
         tn_text_addf(&text, "no %s named '%s'", w->kind ? w->kind : "component", w->name);
     if (w->device || w->real)
-        tn_text_addf(&text, " for %s%s", w->device ? w->device : "any device", real_name(w->real));
+        tn_text_addf(&text, " for %s%s%s", w->device ? w->device : "any device", w->real ? " " : "",
+                     tn_real_name(w->real, ""));
     size_t plain = text.size;
     int32_t status = TN_OK;
     add_namesakes(registry, w, "; there is ", &text);

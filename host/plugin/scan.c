@@ -98,14 +98,8 @@ static tn_scanned *find_same(const tn_scan *scan, const tn_scanned *file)
 
 static int32_t append(tn_scan *scan, tn_scanned *file, tn_error *err)
 {
-    if (scan->count == scan->capacity) {
-        size_t capacity = scan->capacity ? 2 * scan->capacity : 64;
-        tn_scanned **files = tn_realloc(scan->files, capacity, sizeof(tn_scanned *));
-        if (!files)
-            return no_memory(err);
-        scan->files = files;
-        scan->capacity = capacity;
-    }
+    if (tn_grow(&scan->files, &scan->capacity, scan->count, sizeof file))
+        return no_memory(err);
     scan->files[scan->count++] = file;
     return TN_OK;
 }
@@ -235,13 +229,8 @@ static int32_t read_names(DIR *dir, file_name **ret, size_t *ret_count, tn_error
     while ((entry = readdir(dir))) {
         if (!is_wanted(entry->d_name))
             continue;
-        if (count == capacity) {
-            capacity = capacity ? 2 * capacity : 64;
-            file_name *more = tn_realloc(names, capacity, sizeof *names);
-            if (!more)
-                break;
-            names = more;
-        }
+        if (tn_grow(&names, &capacity, count, sizeof *names))
+            break;
         names[count] = (file_name){tn_strdup(entry->d_name), is_link(dir, entry)};
         if (!names[count].name)
             break;

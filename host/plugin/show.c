@@ -11,8 +11,6 @@
 
 static const char *const state_names[] = {"found", "shadowed", "refused", "not a tenon plugin"};
 
-static const char *real_name(uint32_t real) { return real == 32 ? "f32" : real == 64 ? "f64" : "-"; }
-
 static int32_t no_memory(tn_error *err)
 {
     return tn_error_set(err, TN_E_MEMORY, "out of memory while components were shown");
@@ -81,7 +79,7 @@ static const char *entry_cell(void *table, size_t row, size_t column)
         return headings[column];
     const list_line *line = &((const list_line *)table)[row - 1];
     const tn_entry_info *entry = line->entry;
-    const char *const cells[] = {entry->kind,    entry->name,   entry->device, line->twice ? "f32 f64" : real_name(entry->real),
+    const char *const cells[] = {entry->kind,    entry->name,   entry->device, line->twice ? "f32 f64" : tn_real_name(entry->real, "-"),
                                  entry->version, entry->summary};
     return cells[column];
 }
@@ -96,7 +94,7 @@ static void add_other(tn_text *text, const tn_entry_info *entry)
 {
     tn_text_addf(text, "%s: ", state_names[entry->state]);
     if (entry->name[0])
-        tn_text_addf(text, "%s/%s (%s %s): ", entry->kind, entry->name, entry->device, real_name(entry->real));
+        tn_text_addf(text, "%s/%s (%s %s): ", entry->kind, entry->name, entry->device, tn_real_name(entry->real, "-"));
     if (entry->state == TN_SHADOWED)
         tn_text_addf(text, "%s by %s\n", entry->path, entry->reason);
     else
@@ -261,7 +259,7 @@ int32_t tn_registry_info_text(tn_registry *registry, const tn_entry_info *entry,
     int32_t status = tn_registry_info(registry, entry, &info, err);
     if (status)
         return status;
-    tn_text_addf(text, "%s/%s (%s %s): %s\n\n", info->kind, info->name, info->device, real_name(info->real),
+    tn_text_addf(text, "%s/%s (%s %s): %s\n\n", info->kind, info->name, info->device, tn_real_name(info->real, "-"),
                  info->summary);
     add_line_of(text, "formula", info->formula);
     add_line_of(text, "paper", info->paper);
