@@ -293,6 +293,13 @@ def missing_data_names_the_package():
 
 
 @case
+def a_folder_of_any_bytes_is_still_json():
+    odd = os.path.join(os.fsencode(WORK), b'r\x01"\\\n\xff\xc3\xa9')
+    result = json.loads(tenon("run", EXPERIMENT, "train.epochs=1", "--runs", odd, "--json").stdout)
+    assert result["folder"].startswith(os.path.join(WORK, 'r\x01"\\\n\ufffd\u00e9/')), result
+
+
+@case
 def an_empty_folder_name_is_refused():
     assert "empty name" in tenon("run", EXPERIMENT, "--runs", "", code=2).stderr
 

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "host/base/utf8.h"
 #include "host/cli/cli.h"
 
 #define MAX_FIELDS 24
@@ -93,16 +94,21 @@ static void describe(void *user, const char *text, int64_t updates)
         fputs(text, stderr);
 }
 
+/* Each byte that is not part of UTF-8, as a folder's name may hold, becomes the replacement character. */
 static void print_json_string(const char *text)
 {
     putchar('"');
-    for (; *text; text++)
-        if (*text == '"' || *text == '\\')
+    for (size_t length; *text; text += length ? length : 1) {
+        length = tn_utf8_length(text, SIZE_MAX);
+        if (!length)
+            printf("\\ufffd");
+        else if (*text == '"' || *text == '\\')
             printf("\\%c", *text);
         else if ((unsigned char)*text < 0x20)
-            printf("\\u%04x", *text);
+            printf("\\u%04x", (unsigned)*text);
         else
-            putchar(*text);
+            fwrite(text, 1, length, stdout);
+    }
     putchar('"');
 }
 
