@@ -9,31 +9,22 @@
 #include "host/experiment/instance.h"
 #include "tests/support.h"
 
-/* One for the whole process. */
-static inline __attribute__((unused)) tn_registry *component_registry(void)
-{
-    static tn_registry *registry;
-    if (!registry)
-        registry = test_registry(NULL);
-    return registry;
-}
-
 /* `real` 0: the component does not depend on it. `table` begins with struct_size. tn_instance_free when done. */
-static inline __attribute__((unused)) tn_instance *component_open(const char *kind, const char *name, uint32_t real,
+static inline tn_instance *component_open(const char *kind, const char *name, uint32_t real,
                                                                   void *table, size_t size)
 {
     tn_instance *instance = NULL;
     tn_error err = {0};
-    ck_ok(tn_instance_create(component_registry(), kind, name, real ? real : 32, name, NULL, 0, &instance, &err), err);
+    ck_ok(tn_instance_create(test_plugins(), kind, name, real ? real : 32, name, NULL, 0, &instance, &err), err);
     ck_assert_uint_eq(instance->info->real, real);
-    ck_ok(tn_registry_load(component_registry(), instance->entry, table, size, &err), err);
+    ck_ok(tn_registry_load(test_plugins(), instance->entry, table, size, &err), err);
     return instance;
 }
 
-static inline __attribute__((unused)) void component_set(tn_instance *instance, const char *row, const char *text)
+static inline void component_set(tn_instance *instance, const char *row, const char *text)
 {
     tn_error err = {0};
-    ck_ok(tn_instance_set(instance, component_registry(), row, text, &err), err);
+    ck_ok(tn_instance_set(instance, test_plugins(), row, text, &err), err);
 }
 
 #endif

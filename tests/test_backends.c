@@ -25,7 +25,7 @@ static int backend_count;
 
 static void open_backends(void)
 {
-    tn_registry *registry = component_registry();
+    tn_registry *registry = test_plugins();
     backend_count = 0;
     for (size_t i = 0; i < tn_registry_count(registry); i++) {
         const tn_entry_info *entry = tn_registry_at(registry, i);

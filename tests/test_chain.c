@@ -9,18 +9,13 @@
 static tn_registry *with_test_links(void)
 {
     static tn_registry *registry;
-    const char *folder = getenv("TENON_TEST_PLUGINS"), *const files[] = {"links.so", "links-f64.so",
-                                                                         "links-refused.so"};
+    static const char *const files[] = {"links.so", "links-f64.so", "links-refused.so"};
     tn_error err;
     if (registry)
         return registry;
-    ck_assert_msg(folder != NULL, "set TENON_TEST_PLUGINS to the folder of the test plugins");
-    registry = world_registry();
-    for (size_t i = 0; i < 3; i++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        ck_assert_msg(tn_registry_add_file(registry, path, &err) == TN_OK, "%s", err.msg);
-    }
+    registry = test_plugins();
+    for (size_t i = 0; i < 3; i++)
+        ck_ok(tn_registry_add_file(registry, test_path("TENON_TEST_PLUGINS", files[i]), &err), err);
     return registry;
 }
 
@@ -804,9 +799,5 @@ int main(void)
     tcase_add_test(tests, add_is_keep_times_p_plus_d);
     tcase_add_test(tests, finite_finds_each_bad_element);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

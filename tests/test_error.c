@@ -2,10 +2,10 @@
  *
  * host/base/error: messages, their prefixes, what does not fit.
  */
-#include <check.h>
 #include <string.h>
 
 #include "host/base/error.h"
+#include "tests/support.h"
 
 START_TEST(sets_code_and_message)
 {
@@ -96,9 +96,5 @@ int main(void)
     tcase_add_test(tests, cut_leaves_whole_utf8_characters);
     tcase_add_test(tests, statuses_have_names);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

@@ -2,35 +2,12 @@
  *
  * host/base/exact: against a slow sum of single bits, in any order and grouping.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host/base/exact.h"
-
-static uint64_t bits_of(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static double from_bits(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint64_t random_bits(void)
-{
-    static uint64_t state = 88172645463325252u;
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    return state * 2685821657736338717u;
-}
+#include "tests/support.h"
 
 /* ---- the oracle: positive and negative numbers apart, as bits in units of 2^-1074 ---- */
 
@@ -373,9 +350,5 @@ int main(void)
     tcase_add_test(tests, deferred_carries_do_not_overflow);
     tcase_add_test(tests, all_zero_bytes_are_the_empty_sum);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

@@ -4,7 +4,6 @@
  * text, hostile files, locales and failing memory.
  */
 #include <fcntl.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -13,7 +12,7 @@
 #include "host/base/memory.h"
 #include "host/base/text.h"
 #include "host/experiment/experiment.h"
-#include "tests/support.h"
+#include "tests/comma_locale.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -59,10 +58,9 @@ static void check_refused(const char *text, const char *override, const char *me
 
 static tn_experiment *read_example(const char *const *overrides, size_t count)
 {
-    char path[4096];
+    const char *path = test_path("TENON_TEST_DOCS", "experiments/fashion-mlp.yaml");
     tn_experiment *e = NULL;
     tn_error err = {0};
-    snprintf(path, sizeof path, "%s/../../docs/experiments/fashion-mlp.yaml", test_env("TENON_TEST_DATA"));
     ck_ok(tn_experiment_read(registry, path, overrides, count, &e, &err), err);
     ck_assert_str_eq(e->file, path);
     return e;
@@ -266,9 +264,8 @@ END_TEST
 
 static char *read_page(void)
 {
-    char path[4096], *page = tn_alloc(1 << 16, 1);
-    snprintf(path, sizeof path, "%s/../../docs/experiment.md", test_env("TENON_TEST_DATA"));
-    FILE *file = fopen(path, "r");
+    char *page = tn_alloc(1 << 16, 1);
+    FILE *file = fopen(test_path("TENON_TEST_DOCS", "experiment.md"), "r");
     ck_assert_ptr_nonnull(file);
     size_t size = fread(page, 1, (1 << 16) - 1, file);
     ck_assert_uint_gt(size, 1000);
@@ -735,29 +732,16 @@ END_TEST
 
 /* ---- files ---- */
 
-static char folder[64];
-
-static void make_folder(void)
+static void set_up_files(void)
 {
     set_up();
-    strcpy(folder, "/tmp/tenon-experiment-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    make_directory();
 }
 
-static void remove_folder(void)
+static void tear_down_files(void)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    ck_assert_int_eq(system(command), 0);
+    remove_directory();
     tear_down();
-}
-
-static void write_file(const char *path, const char *text, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(text, 1, size, file), size);
-    ck_assert_int_eq(fclose(file), 0);
 }
 
 static void check_file(const char *path, int32_t code, const char *message)
@@ -772,19 +756,18 @@ static void check_file(const char *path, int32_t code, const char *message)
 
 START_TEST(refuses_what_is_no_file)
 {
-    char path[128];
+    const char *path = in_test("fifo");
     check_file("/nonexistent/a.yaml", TN_E_NOT_FOUND, "/nonexistent/a.yaml: can not open: No such file or directory");
-    check_file(folder, TN_E_INVALID, "a directory; needed a regular file");
+    check_file(test_directory, TN_E_INVALID, "a directory; needed a regular file");
     check_file("/dev/zero", TN_E_INVALID, "/dev/zero: a device, FIFO or socket; needed a regular file");
-    snprintf(path, sizeof path, "%s/fifo", folder);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     check_file(path, TN_E_INVALID, "a device, FIFO or socket");
-    snprintf(path, sizeof path, "%s/secret.yaml", folder);
-    write_file(path, LEAST, strlen(LEAST));
+    path = in_test("secret.yaml");
+    write_text(path, LEAST);
     ck_assert_int_eq(chmod(path, 0), 0);
     if (geteuid() != 0)
         check_file(path, TN_E_IO, "can not open: Permission denied");
-    snprintf(path, sizeof path, "%s/loop", folder);
+    path = in_test("loop");
     ck_assert_int_eq(symlink("loop", path), 0);
     check_file(path, TN_E_IO, "can not open: Too many levels of symbolic links");
 }
@@ -792,23 +775,22 @@ END_TEST
 
 START_TEST(the_size_has_a_limit)
 {
-    char path[128];
+    const char *path = in_test("large.yaml");
     size_t size = TN_EXPERIMENT_MAX + 1;
     char *text = tn_alloc(size, 1);
     memcpy(text, LEAST, strlen(LEAST));
     memset(text + strlen(LEAST), '\n', size - strlen(LEAST));
-    snprintf(path, sizeof path, "%s/large.yaml", folder);
-    write_file(path, text, size);
+    write_bytes(path, text, size);
     check_file(path, TN_E_INVALID, "large.yaml: 1048577 bytes; at most 1048576 are read");
-    write_file(path, text, size - 1);
+    write_bytes(path, text, size - 1);
     tn_experiment *e;
     tn_error err = {0};
     ck_ok(tn_experiment_read(registry, path, NULL, 0, &e, &err), err);
     ck_assert_str_eq(e->name, "large");
     tn_experiment_free(e);
-    write_file(path, "a: \0b\n", 6);
+    write_bytes(path, "a: \0b\n", 6);
     check_file(path, TN_E_INVALID, "large.yaml:1:4: 0x00 is a control character");
-    write_file(path, "", 0);
+    write_bytes(path, "", 0);
     check_file(path, TN_E_INVALID, "found nothing");
     tn_free(text);
 }
@@ -828,17 +810,16 @@ START_TEST(any_path_will_do)
         {"plain", "plain"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        char path[256];
+        const char *path = in_test(cases[i].file);
         tn_experiment *e;
         tn_error err = {0};
-        snprintf(path, sizeof path, "%s/%s", folder, cases[i].file);
-        write_file(path, LEAST, strlen(LEAST));
+        write_text(path, LEAST);
         ck_ok(tn_experiment_read(registry, path, NULL, 0, &e, &err), err);
         ck_assert_str_eq(e->file, path);
         ck_assert_str_eq(e->name, cases[i].name);
         check_round_trip(e);
         tn_experiment_free(e);
-        write_file(path, LEAST "x: 1\n", strlen(LEAST "x: 1\n"));
+        write_text(path, LEAST "x: 1\n");
         check_file(path, TN_E_INVALID, path);
     }
 }
@@ -846,11 +827,11 @@ END_TEST
 
 START_TEST(a_long_path_is_whole)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/", folder);
-    memset(path + strlen(folder) + 1, 'x', 240);
-    strcpy(path + strlen(folder) + 241, ".yaml");
-    write_file(path, LEAST, strlen(LEAST));
+    char name[256] = "";
+    memset(name, 'x', 240);
+    strcpy(name + 240, ".yaml");
+    const char *path = in_test(name);
+    write_text(path, LEAST);
     tn_experiment *e;
     tn_error err = {0};
     ck_ok(tn_experiment_read(registry, path, NULL, 0, &e, &err), err);
@@ -863,34 +844,13 @@ END_TEST
 
 /* ---- locale and memory ---- */
 
-static void write_locale(const char *name, const char *head, int codes, const char *tail)
-{
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    fputs(head, file);
-    for (int c = 0; c < codes; c++)
-        fprintf(file, "<U%04X> /x%02x\n", (unsigned)c, (unsigned)c);
-    fputs(tail, file);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
 START_TEST(a_comma_locale_changes_nothing)
 {
-    char command[256], number[16];
-    write_locale("charmap", "<code_set_name> TENON\n<comment_char> %\n<escape_char> /\nCHARMAP\n", 128,
-                 "END CHARMAP\n");
-    write_locale("source", "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \".\"\ngrouping 3;3\n", 0,
-                 "END LC_NUMERIC\n");
-    snprintf(command, sizeof command, "cd %s && localedef -c -f charmap -i source ./tenon_comma 2>/dev/null", folder);
-    int ignored = system(command); /* counts the missing categories as a failure */
-    (void)ignored;
+    char number[16];
     const char *overrides[] = {"update.rule.lr=0.125", "update.ema.decay=1e-3", "train.steps=1000000",
                                "eval.every=0.5 epochs"};
     tn_experiment *plain = read_example(overrides, COUNT(overrides));
-    ck_assert_int_eq(setenv("LOCPATH", folder, 1), 0);
-    ck_assert_ptr_nonnull(setlocale(LC_NUMERIC, "tenon_comma"));
+    use_locale("tenon_comma", ",");
     snprintf(number, sizeof number, "%.1f", 0.5);
     ck_assert_str_eq(number, "0,5");
     tn_experiment *e = read_example(overrides, COUNT(overrides));
@@ -907,8 +867,7 @@ START_TEST(every_allocation_may_fail)
 {
     const char *overrides[] = {"update.rule=sgd", "+update={use: rows, label: x}", "model.activation=relu", "~eval",
                                "name=x",          "schedule.rows.step=cosine",     "train.steps=5"};
-    char path[4096];
-    snprintf(path, sizeof path, "%s/../../docs/experiments/fashion-mlp.yaml", test_env("TENON_TEST_DATA"));
+    const char *path = test_path("TENON_TEST_DOCS", "experiments/fashion-mlp.yaml");
     int64_t failures = 0;
     for (int reached = 1; reached; failures += reached) {
         tn_experiment *e = NULL;
@@ -948,7 +907,7 @@ int main(void)
     tcase_add_test(texts, aliases_do_not_multiply);
     tcase_add_test(texts, every_allocation_may_fail);
     suite_add_tcase(suite, texts);
-    tcase_add_checked_fixture(files, make_folder, remove_folder);
+    tcase_add_checked_fixture(files, set_up_files, tear_down_files);
     tcase_set_timeout(files, 60);
     tcase_add_test(files, refuses_what_is_no_file);
     tcase_add_test(files, the_size_has_a_limit);

@@ -27,7 +27,7 @@ static void *epoch(tn_registry *registry, const char *threads, const char *norma
     tn_experiment *experiment;
     tn_trainer *trainer;
     tn_error err = {0};
-    ck_ok(tn_experiment_read(registry, test_env("TENON_TEST_EXPERIMENT"), overrides, 3, &experiment, &err), err);
+    ck_ok(tn_experiment_read(registry, test_path("TENON_TEST_DOCS", "experiments/fashion-mlp.yaml"), overrides, 3, &experiment, &err), err);
     tn_trainer_options options = {.registry = registry, .experiment = experiment, .observer = watch};
     ck_ok(tn_trainer_open(&options, &trainer, &err), err);
     ck_ok(tn_trainer_run(trainer, &err), err);

@@ -55,39 +55,9 @@ static void set_close(set *s)
 
 /* ---- files ---- */
 
-static char folder[] = "/tmp/tenon-idx-XXXXXX";
-
-static void setup(void)
-{
-    strcpy(folder + sizeof folder - 7, "XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-}
-
-static void teardown(void)
-{
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    ck_assert_int_eq(system(command), 0);
-}
-
-static const char *path_of(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_plain(const char *name, const void *bytes, size_t n)
-{
-    FILE *file = fopen(path_of(name), "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, n, file), n);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
 static void write_gzip(const char *name, const void *bytes, size_t n)
 {
-    gzFile file = gzopen(path_of(name), "wb");
+    gzFile file = gzopen(in_test(name), "wb");
     ck_assert_ptr_nonnull(file);
     ck_assert_int_eq(gzwrite(file, bytes, (unsigned)n), (int)n);
     ck_assert_int_eq(gzclose(file), Z_OK);
@@ -132,13 +102,13 @@ static bytes labels(uint32_t count)
 static void write_good(void)
 {
     bytes f = images(4);
-    write_plain("train-images-idx3-ubyte", f.b, f.n);
+    write_bytes(in_test("train-images-idx3-ubyte"), f.b, f.n);
     f = labels(4);
     write_gzip("train-labels-idx1-ubyte.gz", f.b, f.n);
     f = images(3);
     write_gzip("t10k-images-idx3-ubyte.gz", f.b, f.n);
     f = labels(3);
-    write_plain("t10k-labels-idx1-ubyte", f.b, f.n);
+    write_bytes(in_test("t10k-labels-idx1-ubyte"), f.b, f.n);
 }
 
 /* Loading fails with `code`, naming each word. */
@@ -146,7 +116,7 @@ static void check_broken(int32_t code, const char *word, const char *other)
 {
     tn_error err = {0};
     set s;
-    set_open(&s, 32, folder);
+    set_open(&s, 32, test_directory);
     int32_t status = set_load(&s, &err);
     set_close(&s);
     ck_assert_msg(status == code, "status %d: %s", status, err.msg);
@@ -224,14 +194,14 @@ START_TEST(every_normalization)
     static const char *const names[] = {"standard", "unit", "none"};
     double std = 10 * sqrt(575.0 / 12);
     const int64_t index[] = {3, 0};
-    setup();
+    make_directory();
     write_good();
     for (int i = 0; i < 3; i++) {
         double x[12];
         int32_t target[2];
         tn_error err = {0};
         set s;
-        set_open(&s, 64, folder);
+        set_open(&s, 64, test_directory);
         component_set(s.c, "normalize", names[i]);
         ck_assert_msg(set_load(&s, &err) == TN_OK, "%s", err.msg);
         ck_assert_int_eq(s.train.samples, 4);
@@ -248,7 +218,7 @@ START_TEST(every_normalization)
         ck_assert_double_eq_tol(x[0], i == 0 ? -115 / std : 0, 1e-14); /* of the training pixels' mean */
         set_close(&s);
     }
-    teardown();
+    remove_directory();
 }
 END_TEST
 
@@ -257,9 +227,9 @@ START_TEST(shapes_and_splits)
     tn_error err = {0};
     tn_data_split split = {.struct_size = sizeof split};
     set s;
-    setup();
+    make_directory();
     write_good();
-    set_open(&s, 32, folder);
+    set_open(&s, 32, test_directory);
     component_set(s.c, "flatten", "false");
     ck_assert_int_eq(s.table.describe(s.c->hyper, "test", &split, NULL), TN_OK);
     ck_assert_int_eq(split.ndim, 3);
@@ -278,7 +248,7 @@ START_TEST(shapes_and_splits)
     ck_assert_ptr_nonnull(strstr(err.msg, "changed"));
     tn_free(memory);
     set_close(&s);
-    teardown();
+    remove_directory();
 }
 END_TEST
 
@@ -287,15 +257,15 @@ START_TEST(missing_files)
     tn_error err = {0};
     tn_data_split split = {.struct_size = sizeof split};
     set s;
-    setup();
+    make_directory();
     check_broken(TN_E_IO, "train-images-idx3-ubyte", "No such file");
-    ck_assert_int_eq(mkdir(path_of("train-images-idx3-ubyte"), 0700), 0);
+    ck_assert_int_eq(mkdir(in_test("train-images-idx3-ubyte"), 0700), 0);
     check_broken(TN_E_IO, "train-images-idx3-ubyte", "not a regular file");
-    ck_assert_int_eq(rmdir(path_of("train-images-idx3-ubyte")), 0);
+    ck_assert_int_eq(rmdir(in_test("train-images-idx3-ubyte")), 0);
     write_good();
-    ck_assert_int_eq(unlink(path_of("train-labels-idx1-ubyte.gz")), 0);
+    ck_assert_int_eq(unlink(in_test("train-labels-idx1-ubyte.gz")), 0);
     check_broken(TN_E_IO, "train-labels-idx1-ubyte", "No such file");
-    teardown();
+    remove_directory();
     set_open(&s, 32, NULL);
     component_set(s.c, "set", "no-such-set");
     ck_assert_int_eq(s.table.describe(s.c->hyper, "train", &split, &err), TN_E_IO);
@@ -310,16 +280,16 @@ static void check_file(const char *name, const bytes *f, size_t n, int32_t code,
     char zipped[64];
     snprintf(zipped, sizeof zipped, "%s.gz", name);
     for (int gzip = 0; gzip < 2; gzip++) {
-        setup();
+        make_directory();
         write_good();
-        unlink(path_of(name));
-        unlink(path_of(zipped));
+        unlink(in_test(name));
+        unlink(in_test(zipped));
         if (gzip)
             write_gzip(zipped, f->b, n);
         else
-            write_plain(name, f->b, n);
+            write_bytes(in_test(name), f->b, n);
         check_broken(code, name, word);
-        teardown();
+        remove_directory();
     }
 }
 
@@ -393,9 +363,9 @@ END_TEST
 static void check_damage(const char *name, long from_end, int flip, const char *word)
 {
     uint8_t data[4096];
-    setup();
+    make_directory();
     write_good();
-    FILE *file = fopen(path_of(name), "rb");
+    FILE *file = fopen(in_test(name), "rb");
     ck_assert_ptr_nonnull(file);
     size_t n = fread(data, 1, sizeof data, file);
     fclose(file);
@@ -404,9 +374,9 @@ static void check_damage(const char *name, long from_end, int flip, const char *
         data[(long)n - from_end] ^= 0x40;
     else
         n -= (size_t)from_end;
-    write_plain(name, data, n);
+    write_bytes(in_test(name), data, n);
     check_broken(TN_E_DATA, name, word);
-    teardown();
+    remove_directory();
 }
 
 START_TEST(damaged_gzip)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every layer, normalizer, activation and regularizer of the built plugins: what the contract promises of all, in loops
- * over the registry; then each one's values against golden/layers.json (TENON_TEST_GOLDEN) and the known faults by
- * name.
+ * over the registry; then each one's values against golden/layers.json and the known faults by name.
  */
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -76,8 +74,8 @@ static const struct {
 static void each_layer(uint32_t real, void (*examine)(drive *d))
 {
     int layers = 0;
-    for (size_t i = 0; i < tn_registry_count(component_registry()); i++) {
-        const tn_entry_info *entry = tn_registry_at(component_registry(), i);
+    for (size_t i = 0; i < tn_registry_count(test_plugins()); i++) {
+        const tn_entry_info *entry = tn_registry_at(test_plugins(), i);
         if (entry->state != TN_FOUND || strcmp(entry->interface, TN_LAYER) != 0 || entry->real != real ||
             strcmp(entry->device, "cpu") != 0)
             continue;
@@ -186,7 +184,7 @@ static void same_bits(const drive *d, const drive_tensor *t, const void *before,
                   (long long)d->x[0].shape[0], (long long)d->x[0].shape[1], d->real, what, why);
 }
 
-static void *bits_of(const drive_tensor *t)
+static void *copy_of(const drive_tensor *t)
 {
     void *copy = malloc(t->bytes + 1);
     ck_assert_ptr_nonnull(copy);
@@ -201,11 +199,11 @@ typedef struct {
 
 static outcome outcome_of(drive *d)
 {
-    outcome o = {.y = bits_of(&d->y)};
+    outcome o = {.y = copy_of(&d->y)};
     for (int i = 0; i < d->inputs; i++)
-        o.dx[i] = bits_of(&d->dx[i]);
+        o.dx[i] = copy_of(&d->dx[i]);
     for (int i = 0; i < d->parameters; i++) {
-        o.gradient[i] = bits_of(&d->gradient[i]);
+        o.gradient[i] = copy_of(&d->gradient[i]);
         o.slope[i] = read_all(&d->gradient[i]);
     }
     return o;
@@ -349,7 +347,7 @@ static void examine_small_batch(drive *d)
     if (n == planned || !may_run(d, TN_TRAIN))
         return;
     drive_forward(d, TN_TRAIN, 0, 0);
-    void *all = bits_of(&d->y);
+    void *all = copy_of(&d->y);
     drive_batch(d, n);
     drive_forward(d, TN_TRAIN, 0, 0);
     drive_backward(d, BACKWARD, 0, 0);
@@ -421,19 +419,6 @@ END_TEST
 
 /* ---- golden values ---- */
 
-static json_t *golden(const char *key)
-{
-    char path[4096];
-    json_error_t error;
-    const char *folder = getenv("TENON_TEST_GOLDEN");
-    snprintf(path, sizeof path, "%s/layers.json", folder ? folder : "tests/golden");
-    json_t *all = json_load_file(path, 0, &error);
-    ck_assert_msg(all != NULL, "%s: %s", path, error.text);
-    json_t *cases = json_incref(json_object_get(all, key));
-    json_decref(all);
-    return cases;
-}
-
 static void set_values(json_t *one, const char *key, int32_t index, drive_tensor *t)
 {
     char name[32];
@@ -492,7 +477,7 @@ static void golden_case(json_t *one, uint32_t real)
 
 START_TEST(golden_values)
 {
-    json_t *cases = golden("layers"), *one;
+    json_t *cases = test_golden("layers.json", "layers"), *one;
     size_t i;
     ck_assert_uint_ge(json_array_size(cases), 10);
     json_array_foreach(cases, i, one)
@@ -709,7 +694,7 @@ START_TEST(batchnorm_evaluation_leaves_the_statistics)
     drive d;
     plain_normalizer(&s, 5, 70, &d);
     drive_forward(&d, TN_TRAIN, 0, 0);
-    void *mean = bits_of(&d.buffer[0]), *variance = bits_of(&d.buffer[1]);
+    void *mean = copy_of(&d.buffer[0]), *variance = copy_of(&d.buffer[1]);
     drive_forward(&d, 0, 16, 0);
     drive_backward(&d, TN_WANT_DX | TN_WANT_DW, 16, 0);
     same_bits(&d, &d.buffer[0], mean, "the running mean", "evaluation");
@@ -782,7 +767,7 @@ START_TEST(reg_01_p_outside_is_refused)
     subject s = load("regularizer", "dropout", 64);
     for (int k = 0; k < 4; k++) {
         tn_error err = {0};
-        ck_assert_int_eq(tn_instance_set(s.instance, component_registry(), "p", outside[k], &err), TN_E_INVALID);
+        ck_assert_int_eq(tn_instance_set(s.instance, test_plugins(), "p", outside[k], &err), TN_E_INVALID);
         ck_assert_msg(strstr(err.msg, "[0, 1]") != NULL, "%s", err.msg);
     }
 }
@@ -833,7 +818,7 @@ START_TEST(dropout_statistics)
         double variance = p[k] / (1 - p[k]);
         ck_assert_double_eq_tol(sum / (double)n, 1, 4 * sqrt(variance / (double)n));
         ck_assert_double_eq_tol(neighbours / (double)n, 0, 4 * variance / sqrt((double)n));
-        void *before = bits_of(&d.y);
+        void *before = copy_of(&d.y);
         d.context.attempt++;
         drive_forward(&d, TN_TRAIN, 0, 0);
         ck_assert_msg(memcmp(before, d.y.view.data, d.y.bytes) != 0, "the next attempt has the same mask");
@@ -969,9 +954,5 @@ int main(void)
     tcase_add_test(each, refusals_name_the_shape);
     suite_add_tcase(suite, all);
     suite_add_tcase(suite, each);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

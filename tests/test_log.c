@@ -2,10 +2,10 @@
  *
  * host/base/log: lines reach the writer whole, or cut with a mark.
  */
-#include <check.h>
 #include <string.h>
 
 #include "host/base/log.h"
+#include "tests/support.h"
 
 typedef struct heard {
     int lines;
@@ -65,9 +65,5 @@ int main(void)
     tcase_add_test(tests, null_is_silent);
     tcase_add_test(tests, long_line_is_cut_and_says_so);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

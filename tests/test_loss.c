@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Losses of the built plugins: what the contract promises of all with class targets, in loops over the registry; then
- * cross-entropy against golden/layers.json (TENON_TEST_GOLDEN), the known faults by name and drawn targets.
+ * cross-entropy against golden/layers.json, the known faults by name and drawn targets.
  */
-#include <check.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -92,8 +91,8 @@ static void evaluate(subject *s, int64_t extent, int with_gradient, double sums[
 static void each_loss(uint32_t real, void (*examine)(const char *name, uint32_t real))
 {
     int losses = 0;
-    for (size_t i = 0; i < tn_registry_count(component_registry()); i++) {
-        const tn_entry_info *entry = tn_registry_at(component_registry(), i);
+    for (size_t i = 0; i < tn_registry_count(test_plugins()); i++) {
+        const tn_entry_info *entry = tn_registry_at(test_plugins(), i);
         if (entry->state != TN_FOUND || strcmp(entry->interface, TN_LOSS) != 0 || strcmp(entry->kind, "loss") != 0 ||
             entry->real != real || strcmp(entry->device, "cpu") != 0)
             continue;
@@ -240,19 +239,6 @@ END_TEST
 
 /* ---- cross-entropy ---- */
 
-static json_t *golden(void)
-{
-    char path[4096];
-    json_error_t error;
-    const char *folder = getenv("TENON_TEST_GOLDEN");
-    snprintf(path, sizeof path, "%s/layers.json", folder ? folder : "tests/golden");
-    json_t *all = json_load_file(path, 0, &error);
-    ck_assert_msg(all != NULL, "%s: %s", path, error.text);
-    json_t *cases = json_incref(json_object_get(all, "losses"));
-    json_decref(all);
-    return cases;
-}
-
 static double number(json_t *one, const char *key, int64_t i)
 {
     json_t *value = json_object_get(one, key);
@@ -286,7 +272,7 @@ static void golden_case(json_t *one, uint32_t real)
 
 START_TEST(golden_values)
 {
-    json_t *cases = golden(), *one;
+    json_t *cases = test_golden("layers.json", "losses"), *one;
     size_t i;
     ck_assert_uint_eq(json_array_size(cases), 4);
     json_array_foreach(cases, i, one)

@@ -2,11 +2,11 @@
  *
  * host/base/memory: zeroed, aligned, overflow-checked; each allocation can be made to fail.
  */
-#include <check.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "host/base/memory.h"
+#include "tests/support.h"
 
 static int all_zero(const unsigned char *bytes, size_t n)
 {
@@ -224,9 +224,5 @@ int main(void)
     tcase_add_test(tests, failing_can_be_called_off);
     tcase_add_test(tests, one_failure_among_threads);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

@@ -2,38 +2,13 @@
  *
  * host/base/number: what is read and what is refused, in any locale; printing; ranges.
  */
-#include <check.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host/base/number.h"
-
-static uint64_t bits_of(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static double from_bits(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* xorshift64*: the tests' own source of bits. */
-static uint64_t random_bits(void)
-{
-    static uint64_t state = 88172645463325252u;
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    return state * 2685821657736338717u;
-}
+#include "tests/comma_locale.h"
 
 static const struct {
     const char *text;
@@ -277,43 +252,12 @@ START_TEST(print_respects_the_size)
 }
 END_TEST
 
-static void write_file(const char *folder, const char *name, const char *head, int characters, const char *tail)
-{
-    char path[64];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    fputs(head, file);
-    for (int i = 0; i < characters; i++)
-        fprintf(file, "<U%04X> /x%02x character\n", i, i);
-    fputs(tail, file);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
-/* Makes a locale whose decimal point is a comma, for this process only; needs no locale installed. */
-static void use_comma_locale(void)
-{
-    char command[256], folder[] = "/tmp/tenon-locale-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    write_file(folder, "charmap", "<code_set_name> TENON\n<comment_char> %\n<escape_char> /\nCHARMAP\n", 128,
-               "END CHARMAP\n");
-    write_file(folder, "source", "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \".\"\ngrouping 3;3\n", 0,
-               "END LC_NUMERIC\n");
-    /* its exit status counts the missing categories as a failure */
-    snprintf(command, sizeof command, "cd %s && localedef -c -f charmap -i source ./tenon_comma 2>/dev/null", folder);
-    int ignored = system(command);
-    (void)ignored;
-    ck_assert_int_eq(setenv("LOCPATH", folder, 1), 0);
-    const char *name = setlocale(LC_NUMERIC, "tenon_comma");
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    ck_assert_int_eq(system(command), 0);
-    ck_assert_ptr_nonnull(name);
-}
-
 START_TEST(a_comma_locale_changes_nothing)
 {
     char comma[16];
-    use_comma_locale();
+    make_directory();
+    use_locale("tenon_comma", ",");
+    remove_directory();
     snprintf(comma, sizeof comma, "%.1f", 0.5);
     ck_assert_str_eq(comma, "0,5"); /* else this test would show nothing */
     check_reals();
@@ -447,9 +391,5 @@ int main(void)
     tcase_add_test(tests, refuses_what_is_no_range);
     tcase_add_test(tests, holds_values);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

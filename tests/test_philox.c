@@ -2,7 +2,6 @@
  *
  * host/base/philox: against published vectors and Random123; fills that no split changes; distributions.
  */
-#include <check.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +11,7 @@
 #include <xxhash.h>
 
 #include "host/base/philox.h"
+#include "tests/support.h"
 
 #define KEY 0x9E3779B97F4A7C15u
 
@@ -331,9 +331,5 @@ int main(void)
     tcase_add_test(tests, permutations_are_equally_likely);
     tcase_add_test(tests, permutation_is_frozen);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

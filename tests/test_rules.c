@@ -11,16 +11,7 @@
 static json_t *golden(void)
 {
     static json_t *root;
-    const char *folder = getenv("TENON_TEST_DATA");
-    char path[4096];
-    json_error_t error;
-    if (root)
-        return root;
-    ck_assert_msg(folder != NULL, "set TENON_TEST_DATA to tests/golden");
-    snprintf(path, sizeof path, "%s/rules.json", folder);
-    root = json_load_file(path, 0, &error);
-    ck_assert_msg(root != NULL, "%s: %s", path, error.text);
-    return root;
+    return root ? root : (root = test_golden("rules.json", NULL));
 }
 
 static json_t *vector_at(size_t i) { return json_array_get(json_object_get(golden(), "vectors"), i); }
@@ -44,7 +35,7 @@ static void add_rule(world *w, json_t *vector)
 
 START_TEST(every_rule_has_a_vector)
 {
-    tn_registry *registry = world_registry();
+    tn_registry *registry = test_plugins();
     size_t rules = 0;
     for (size_t i = 0; i < tn_registry_count(registry); i++) {
         const tn_entry_info *entry = tn_registry_at(registry, i);
@@ -798,9 +789,5 @@ int main(void)
     add_loops(tests);
     add_cases(tests);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/scheduler: values against golden/schedulers.json (TENON_TEST_DATA), exact ends, the known faults by name.
+ * plugins/scheduler: values against golden/schedulers.json, exact ends, the known faults by name.
  */
 #include <jansson.h>
 #include <math.h>
@@ -69,16 +69,6 @@ static sequence sequence_from(const json_t *segments)
     return q;
 }
 
-static json_t *golden(void)
-{
-    char path[1024];
-    json_error_t error;
-    snprintf(path, sizeof path, "%s/schedulers.json", test_env("TENON_TEST_DATA"));
-    json_t *cases = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    ck_assert_msg(cases != NULL, "%s: %s", path, error.text);
-    return cases;
-}
-
 /* Forwards, then backwards: the order of the questions must not matter. */
 static void check_case(const json_t *one)
 {
@@ -104,7 +94,7 @@ static void check_case(const json_t *one)
 
 START_TEST(golden_values)
 {
-    json_t *cases = golden(), *one;
+    json_t *cases = test_golden("schedulers.json", NULL), *one;
     size_t i;
     ck_assert_uint_gt(json_array_size(cases), 20);
     json_array_foreach(cases, i, one)

@@ -3,13 +3,13 @@
  * plugins/sink/jsonl: lines that a JSON reader takes, numbers that read back exactly, in any locale.
  */
 #include <jansson.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 
 #include <tenon/sdk.h>
 #include <tenon/sink.h>
 
+#include "tests/comma_locale.h"
 #include "tests/component.h"
 
 typedef struct output {
@@ -122,33 +122,13 @@ static void check_numbers(void)
 START_TEST(numbers_read_back) { check_numbers(); }
 END_TEST
 
-/* Makes and takes the locale `name` whose decimal point is `point`, in UTF-8 of 1 or 2 bytes. */
-static void use_locale(const char *name, const char *point)
-{
-    char folder[] = "/tmp/tenon-locale-XXXXXX", command[1024];
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(command, sizeof command,
-             "cd %s && { printf '<code_set_name> T\\n<mb_cur_max> 2\\n<comment_char> %%%%\\n'; "
-             "printf '<escape_char> /\\nCHARMAP\\n'; "
-             "i=0; while [ $i -lt 128 ]; do printf '<U%%04X> /x%%02x c\\n' $i $i; i=$((i+1)); done; "
-             "printf '<U066B> /xd9/xab c\\nEND CHARMAP\\n'; } > map; "
-             "printf 'LC_NUMERIC\\ndecimal_point \"%s\"\\nthousands_sep \"\"\\ngrouping -1\\nEND LC_NUMERIC\\n' > src; "
-             "localedef -c -f map -i src ./%s 2>/dev/null",
-             folder, point, name);
-    int ignored = system(command); /* the missing categories count as a failure */
-    (void)ignored;
-    ck_assert_int_eq(setenv("LOCPATH", folder, 1), 0);
-    const char *taken = setlocale(LC_NUMERIC, name);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    ck_assert_int_eq(system(command), 0);
-    ck_assert_ptr_nonnull(taken);
-}
-
 START_TEST(any_decimal_point)
 {
     static const char *const points[] = {",", "<U066B>"}, *const halves[] = {"0,5", "0\xd9\xab" "5"};
     char half[16];
+    make_directory();
     use_locale(_i ? "tenon_point_1" : "tenon_point_0", points[_i]);
+    remove_directory();
     snprintf(half, sizeof half, "%.1f", 0.5);
     ck_assert_str_eq(half, halves[_i]); /* else this test would show nothing */
     check_numbers();

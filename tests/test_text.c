@@ -2,13 +2,13 @@
  *
  * host/base/text: the growable string, JSON strings, distances between names.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "host/base/memory.h"
 #include "host/base/text.h"
+#include "tests/support.h"
 
 START_TEST(grows_by_pieces)
 {
@@ -250,9 +250,5 @@ int main(void)
     tcase_add_test(tests, nearest_word);
     tcase_add_test(tests, names_are_equal_up_to_dashes);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }

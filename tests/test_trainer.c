@@ -11,9 +11,8 @@
 #include "host/base/memory.h"
 #include "tests/malloc_count.h"
 #include "tests/small_set.h"
-#include "tests/support.h"
 
-static char folder[64], file[96];
+static char file[PATH_MAX + 32];
 static tn_registry *registry;
 
 static const char experiment[] = "name: small\n"
@@ -29,19 +28,19 @@ static const char experiment[] = "name: small\n"
 
 static void setup(void)
 {
-    small_set(folder, 101, 37);
-    snprintf(file, sizeof file, "%s/experiment.yaml", folder);
-    FILE *f = fopen(file, "w");
-    ck_assert_ptr_nonnull(f);
-    fprintf(f, experiment, folder);
-    fclose(f);
+    char text[PATH_MAX + sizeof experiment];
+    make_directory();
+    small_set(101, 37);
+    snprintf(text, sizeof text, experiment, test_directory);
+    snprintf(file, sizeof file, "%s/experiment.yaml", test_directory);
+    write_text(file, text);
     registry = test_registry(NULL);
 }
 
 static void teardown(void)
 {
     tn_registry_close(registry);
-    small_set_remove(folder);
+    remove_directory();
 }
 
 /* ---- what a run leaves ---- */

@@ -1,28 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/update.h: parameters and a chain over them, for tests. The plugins come from the folder in TENON_TEST_GOOD.
- * One registry a process; failures end the test.
+ * update.h: a world of parameters and a chain over them. Failures end the test.
  */
 #ifndef TENON_TESTS_UPDATE_H
 #define TENON_TESTS_UPDATE_H
 
-#include <check.h>
 #include <math.h>
 #include <sched.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "host/base/memory.h"
 #include "host/update/chain.h"
-
-/* An assertion for loops over elements: Check's own report each pass. */
-#define expect(condition, ...)                                                                                         \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            ck_abort_msg(__VA_ARGS__);                                                                                 \
-    } while (0)
+#include "tests/support.h"
 
 #define WORLD_PARAMETERS 64
 #define WORLD_LINKS      6
@@ -45,19 +34,6 @@ typedef struct world {
     int64_t attempt;
 } world;
 
-static inline tn_registry *world_registry(void)
-{
-    static tn_registry *registry;
-    const char *folder = getenv("TENON_TEST_GOOD");
-    tn_error err = {0};
-    if (registry)
-        return registry;
-    ck_assert_msg(folder != NULL, "set TENON_TEST_GOOD to the folder of the built plugins");
-    ck_assert_int_eq(setenv("TENON_PLUGIN_PATH", folder, 1), 0);
-    ck_assert_msg(tn_registry_open(NULL, &registry, &err) == TN_OK, "%s", err.msg);
-    return registry;
-}
-
 typedef struct world_meeting {
     _Atomic int32_t here;
     int32_t all;
@@ -76,8 +52,8 @@ static inline world *world_new(uint32_t real, int32_t threads)
 {
     world *w = calloc(1, sizeof *w);
     ck_assert_ptr_nonnull(w);
-    w->registry = world_registry();
-    ck_assert_msg(tn_pool_create(threads, &w->pool, &w->err) == TN_OK, "%s", w->err.msg);
+    w->registry = test_plugins();
+    ck_ok(tn_pool_create(threads, &w->pool, &w->err), w->err);
     world_meeting meeting = {0, threads};
     tn_pool_run(w->pool, world_meet, &meeting, threads); /* a sanitizer allocates when a thread starts to run */
     w->parameters = (tn_parameters){.real = real, .list = w->list, .at = w->at, .present = w->present};
@@ -203,7 +179,7 @@ static inline int32_t world_try_link(world *w, const char *name, ...)
     w->link_count += status == TN_OK;
     return status;
 }
-#define world_link(w, ...) ck_assert_msg(world_try_link(w, __VA_ARGS__, NULL) == TN_OK, "%s", (w)->err.msg)
+#define world_link(w, ...) ck_ok(world_try_link(w, __VA_ARGS__, NULL), (w)->err)
 
 static inline int32_t world_try_chain(world *w)
 {
@@ -213,11 +189,11 @@ static inline int32_t world_try_chain(world *w)
     return tn_chain_create(&options, &w->chain, &w->err);
 }
 
-static inline void world_chain(world *w) { ck_assert_msg(world_try_chain(w) == TN_OK, "%s", w->err.msg); }
+static inline void world_chain(world *w) { ck_ok(world_try_chain(w), w->err); }
 
 static inline void world_try_step(world *w, double scale)
 {
-    ck_assert_msg(tn_chain_step(w->chain, scale, w->attempt++, &w->result, &w->err) == TN_OK, "%s", w->err.msg);
+    ck_ok(tn_chain_step(w->chain, scale, w->attempt++, &w->result, &w->err), w->err);
 }
 
 static inline void world_step(world *w, double scale)
