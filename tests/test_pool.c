@@ -2,8 +2,9 @@
  *
  * host/base/pool: every index once, whatever the threads do; nesting, forking, failing.
  */
-#include <check.h>
+#include <dirent.h>
 #include <fenv.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 
 #include "host/base/memory.h"
 #include "host/base/pool.h"
+#include "tests/support.h"
 
 #define COUNT 1000
 
@@ -287,15 +289,32 @@ START_TEST(runs_allocate_nothing)
 }
 END_TEST
 
+/* Threads of this process, ended ones that the system has not yet put away included. */
+static int thread_count(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    ck_assert_ptr_nonnull(tasks);
+    for (const struct dirent *task; (task = readdir(tasks));)
+        count += task->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
 START_TEST(pools_come_and_go)
 {
+    int before = thread_count(), left = INT_MAX;
     for (int i = 0; i < 100; i++) {
         tn_pool *pool = make(1 + i % 5);
         job j = {.threads = 1 + i % 5};
         if (i % 3)
             tn_pool_run(pool, count_index, &j, COUNT);
+        assert_all_done(&j, COUNT, i % 3 != 0);
         tn_pool_destroy(pool);
     }
+    for (int i = 0; i < 10000 && left > before + 1; i++, nap(1000)) /* a sanitizer may have begun one of its own */
+        left = thread_count();
+    ck_assert_int_le(left, before + 1);
 }
 END_TEST
 
@@ -399,9 +418,13 @@ START_TEST(idle_pools_do_not_burn)
     tn_pool *pool = make(4);
     job j = {.threads = 4};
     tn_pool_run(pool, count_index, &j, COUNT);
-    double before = cpu_seconds();
-    nap(300000);
-    ck_assert_double_lt(cpu_seconds() - before, 0.05);
+    double least = HUGE_VAL; /* a pool that burns does so each time; the system may charge us for others once */
+    for (int i = 0; i < 3; i++) {
+        double before = cpu_seconds();
+        nap(300000);
+        least = fmin(least, cpu_seconds() - before);
+    }
+    ck_assert_double_lt(least, 0.05);
     tn_pool_destroy(pool);
 }
 END_TEST
@@ -428,9 +451,5 @@ int main(void)
     tcase_add_test(tests, the_default_follows_the_affinity);
     tcase_add_test(tests, idle_pools_do_not_burn);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return test_main(suite);
 }
