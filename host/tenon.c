@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tenon.c: the C API of libtenon: each call put together from the parts behind it.
+ */
 #include "host/tenon.h"
 
 #include <errno.h>

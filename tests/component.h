@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One component under test: its table, and an instance at the defaults of its note, changed by text as an experiment
- * would. Failures end the test.
+ * component.h: one component under test: its table, and an instance at the defaults of its note, changed by text as an
+ * experiment would. Failures end the test.
  */
-#ifndef TESTS_COMPONENT_H
-#define TESTS_COMPONENT_H
+#ifndef TENON_TESTS_COMPONENT_H
+#define TENON_TESTS_COMPONENT_H
 
 #include "host/experiment/instance.h"
 #include "tests/support.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See layer_drive.h.
+ * layer_drive.c: runs one layer by itself, as a strict host would.
  */
 #include "tests/layer_drive.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Under a sanitizer through its hooks, else by standing before glibc's allocator: the symbols of the executable win.
+ * malloc_count.c: under a sanitizer through its hooks, else by standing before glibc's allocator: the symbols of the
+ * executable win.
  */
 #include "tests/malloc_count.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counts every allocation of the process, plugins and libraries included. Linked into tests that need it.
+ * malloc_count.h: counts every allocation of the process, plugins and libraries included. Linked into tests that need
+ * it.
  */
-#ifndef TESTS_MALLOC_COUNT_H
-#define TESTS_MALLOC_COUNT_H
+#ifndef TENON_TESTS_MALLOC_COUNT_H
+#define TENON_TESTS_MALLOC_COUNT_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugin_files.h: for the tests of host/plugin: copies and damaged copies of plugins in the test's folder, and small ELF
- * files made from notes, which are listed as plugins but hold no code.
+ * plugin_files.h: for the tests of host/plugin: copies and damaged copies of plugins in the test's folder, and small
+ * ELF files made from notes, which are listed as plugins but hold no code.
  */
 #ifndef TENON_TESTS_PLUGIN_FILES_H
 #define TENON_TESTS_PLUGIN_FILES_H

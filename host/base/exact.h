@@ -5,8 +5,8 @@
  * The sum is an integer in units of 2^-1074, held in digits of 32 bits that sit in 64-bit limbs; carries are left
  * where they are for up to 2^29 additions. An accumulator belongs to one thread at a time; nothing allocates.
  */
-#ifndef TENON_HOST_EXACT_H
-#define TENON_HOST_EXACT_H
+#ifndef TENON_HOST_BASE_EXACT_H
+#define TENON_HOST_BASE_EXACT_H
 
 #include <tenon/base.h>
 

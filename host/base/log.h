@@ -2,8 +2,8 @@
  *
  * log.h: where the host's messages go. The host's library code writes here and nowhere else.
  */
-#ifndef TENON_HOST_LOG_H
-#define TENON_HOST_LOG_H
+#ifndef TENON_HOST_BASE_LOG_H
+#define TENON_HOST_BASE_LOG_H
 
 #include "host/base/error.h"
 

@@ -3,8 +3,8 @@
  * memory.h: the host's one allocator. Every block is owned by the caller and freed with tn_free. Failure is NULL.
  * All functions may be called by any thread.
  */
-#ifndef TENON_HOST_MEMORY_H
-#define TENON_HOST_MEMORY_H
+#ifndef TENON_HOST_BASE_MEMORY_H
+#define TENON_HOST_BASE_MEMORY_H
 
 #include "host/base/error.h"
 

@@ -5,8 +5,8 @@
  * A parser takes the whole text or refuses it: TN_E_INVALID if it is not a number of that form, TN_E_NUMERIC if it
  * does not fit (1e400; 1e-400, which would become 0), TN_E_MEMORY if the C locale can not be had.
  */
-#ifndef TENON_HOST_NUMBER_H
-#define TENON_HOST_NUMBER_H
+#ifndef TENON_HOST_BASE_NUMBER_H
+#define TENON_HOST_BASE_NUMBER_H
 
 #include "host/base/error.h"
 

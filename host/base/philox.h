@@ -5,8 +5,8 @@
  * Element i of a logical tensor depends on (key, attempt, i) only, so any split into calls gives the same numbers.
  * The block of counter (attempt, b) is tn_philox(key, attempt, b): four words of 32 bits.
  */
-#ifndef TENON_HOST_PHILOX_H
-#define TENON_HOST_PHILOX_H
+#ifndef TENON_HOST_BASE_PHILOX_H
+#define TENON_HOST_BASE_PHILOX_H
 
 #include <tenon/base.h>
 

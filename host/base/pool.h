@@ -6,8 +6,8 @@
  * awake for the next run, then sleep; with more threads than CPUs they sleep at once. Workers have all signals blocked
  * but those that a thread's own fault raises (SIGSEGV, ...).
  */
-#ifndef TENON_HOST_POOL_H
-#define TENON_HOST_POOL_H
+#ifndef TENON_HOST_BASE_POOL_H
+#define TENON_HOST_BASE_POOL_H
 
 #include "host/base/error.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/base/take.h: reading a struct that another side allocated, perhaps by older or newer headers.
+ * take.h: reading a struct that another side allocated, perhaps by older or newer headers.
  */
 #ifndef TENON_HOST_BASE_TAKE_H
 #define TENON_HOST_BASE_TAKE_H

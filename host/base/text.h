@@ -3,8 +3,8 @@
  * text.h: a growable string, and comparing names. A tn_text belongs to one thread at a time; the comparisons may be
  * called by any thread.
  */
-#ifndef TENON_HOST_TEXT_H
-#define TENON_HOST_TEXT_H
+#ifndef TENON_HOST_BASE_TEXT_H
+#define TENON_HOST_BASE_TEXT_H
 
 #include "host/base/error.h"
 

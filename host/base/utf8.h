@@ -2,8 +2,8 @@
  *
  * utf8.h: is it UTF-8? All that asks goes by this one function: any thread, any time.
  */
-#ifndef TENON_HOST_UTF8_H
-#define TENON_HOST_UTF8_H
+#ifndef TENON_HOST_BASE_UTF8_H
+#define TENON_HOST_BASE_UTF8_H
 
 #include <stddef.h>
 

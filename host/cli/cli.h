@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The `tenon` program: one file a subcommand, each behind one function.
+ * cli.h: the `tenon` program: one file a subcommand, each behind one function.
  */
-#ifndef HOST_CLI_CLI_H
-#define HOST_CLI_CLI_H
+#ifndef TENON_HOST_CLI_CLI_H
+#define TENON_HOST_CLI_CLI_H
 
 #include "host/tenon.h"
 

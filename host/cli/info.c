@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * info.c: `tenon info`: one component explained.
+ */
 #include <stdio.h>
 
 #include "host/cli/cli.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * list.c: `tenon list`: what can be found.
+ */
 #include <stdio.h>
 
 #include "host/cli/cli.h"

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * main.c: the `tenon` program: commands, options, exit codes.
+ */
 #include "host/cli/cli.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run.c: `tenon run`: an experiment, its progress and its result.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  *
  * build.h: from a value of the YAML tree to an instance. Inside host/experiment only.
  */
-#ifndef HOST_EXPERIMENT_BUILD_H
-#define HOST_EXPERIMENT_BUILD_H
+#ifndef TENON_HOST_EXPERIMENT_BUILD_H
+#define TENON_HOST_EXPERIMENT_BUILD_H
 
 #include "host/experiment/instance.h"
 #include "host/experiment/yaml.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A YAML file and overrides -> a typed, validated experiment. The notes are enough: no plugin is opened.
+ * experiment.h: a YAML file and overrides -> a typed, validated experiment. The notes are enough: no plugin is opened.
  */
-#ifndef HOST_EXPERIMENT_EXPERIMENT_H
-#define HOST_EXPERIMENT_EXPERIMENT_H
+#ifndef TENON_HOST_EXPERIMENT_EXPERIMENT_H
+#define TENON_HOST_EXPERIMENT_EXPERIMENT_H
 
 #include "host/experiment/instance.h"
 

@@ -2,8 +2,8 @@
  *
  * file.h: reading a small text file whole. Re-entrant.
  */
-#ifndef HOST_EXPERIMENT_FILE_H
-#define HOST_EXPERIMENT_FILE_H
+#ifndef TENON_HOST_EXPERIMENT_FILE_H
+#define TENON_HOST_EXPERIMENT_FILE_H
 
 #include "host/base/error.h"
 

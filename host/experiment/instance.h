@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A component as an experiment uses it: its file and facts, the hyper-parameter struct its calls receive, and the
- * components it contains.
+ * instance.h: a component as an experiment uses it: its file and facts, the hyper-parameter struct its calls receive,
+ * and the components it contains.
  */
-#ifndef HOST_EXPERIMENT_INSTANCE_H
-#define HOST_EXPERIMENT_INSTANCE_H
+#ifndef TENON_HOST_EXPERIMENT_INSTANCE_H
+#define TENON_HOST_EXPERIMENT_INSTANCE_H
 
 #include <tenon/model.h>
 

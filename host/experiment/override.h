@@ -3,8 +3,8 @@
  * override.h: Hydra's overrides, applied to the YAML tree of an experiment. docs/experiment.md has the grammar.
  * Thread rule: as the tree.
  */
-#ifndef HOST_EXPERIMENT_OVERRIDE_H
-#define HOST_EXPERIMENT_OVERRIDE_H
+#ifndef TENON_HOST_EXPERIMENT_OVERRIDE_H
+#define TENON_HOST_EXPERIMENT_OVERRIDE_H
 
 #include "host/experiment/yaml.h"
 

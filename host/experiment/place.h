@@ -2,8 +2,8 @@
  *
  * place.h: places in an experiment's text, and errors that show them. Re-entrant.
  */
-#ifndef HOST_EXPERIMENT_PLACE_H
-#define HOST_EXPERIMENT_PLACE_H
+#ifndef TENON_HOST_EXPERIMENT_PLACE_H
+#define TENON_HOST_EXPERIMENT_PLACE_H
 
 #include "host/base/error.h"
 

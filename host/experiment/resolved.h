@@ -2,8 +2,8 @@
  *
  * resolved.h: an experiment as YAML text with every default filled in. Inside host/experiment only.
  */
-#ifndef HOST_EXPERIMENT_RESOLVED_H
-#define HOST_EXPERIMENT_RESOLVED_H
+#ifndef TENON_HOST_EXPERIMENT_RESOLVED_H
+#define TENON_HOST_EXPERIMENT_RESOLVED_H
 
 #include "host/base/text.h"
 #include "host/experiment/experiment.h"

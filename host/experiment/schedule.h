@@ -2,8 +2,8 @@
  *
  * schedule.h: the section `schedule` of an experiment. Inside host/experiment only.
  */
-#ifndef HOST_EXPERIMENT_SCHEDULE_H
-#define HOST_EXPERIMENT_SCHEDULE_H
+#ifndef TENON_HOST_EXPERIMENT_SCHEDULE_H
+#define TENON_HOST_EXPERIMENT_SCHEDULE_H
 
 #include "host/experiment/build.h"
 #include "host/experiment/experiment.h"

@@ -6,8 +6,8 @@
  * A `value` below is a row's place in a struct, row->size bytes: double, int64_t, char * (owned) or tn_integers
  * (values owned); all zero bytes before the first value. Thread rule: re-entrant.
  */
-#ifndef HOST_EXPERIMENT_VALUE_H
-#define HOST_EXPERIMENT_VALUE_H
+#ifndef TENON_HOST_EXPERIMENT_VALUE_H
+#define TENON_HOST_EXPERIMENT_VALUE_H
 
 #include "host/base/text.h"
 #include "host/experiment/yaml.h"

@@ -10,8 +10,8 @@
  *
  * Thread rule: one tree is used by one thread at a time.
  */
-#ifndef HOST_EXPERIMENT_YAML_H
-#define HOST_EXPERIMENT_YAML_H
+#ifndef TENON_HOST_EXPERIMENT_YAML_H
+#define TENON_HOST_EXPERIMENT_YAML_H
 
 #include "host/experiment/place.h"
 

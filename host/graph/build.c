@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The model's calls -> nodes with shapes, parameters, buffers and saved tensors.
+ * build.c: the model's calls -> nodes with shapes, parameters, buffers and saved tensors.
  */
 #include <jansson.h>
 #include <string.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compute.c: matrix products for layers, cut into tiles.
+ */
 #include "host/graph/compute.h"
 
 #include <stdatomic.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products for layers: cut into tiles that depend on the shape alone, spread over the pool, each done
- * single-threaded by the backend. The reduction is never cut, so the bits do not depend on the thread count.
+ * compute.h: matrix products for layers: cut into tiles that depend on the shape alone, spread over the pool, each
+ * done single-threaded by the backend. The reduction is never cut, so the bits do not depend on the thread count.
  */
-#ifndef HOST_GRAPH_COMPUTE_H
-#define HOST_GRAPH_COMPUTE_H
+#ifndef TENON_HOST_GRAPH_COMPUTE_H
+#define TENON_HOST_GRAPH_COMPUTE_H
 
 #include <tenon/backend.h>
 

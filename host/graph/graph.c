@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * graph.c: making a graph, its values at the start, and looking at it.
+ */
 #include "host/graph/graph.h"
 
 #include <jansson.h>

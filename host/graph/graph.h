@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layers -> a static graph: shapes, lifetimes, one arena, parameters. A step then runs tables and buffers only and
- * allocates nothing.
+ * graph.h: layers -> a static graph: shapes, lifetimes, one arena, parameters. A step then runs tables and buffers only
+ * and allocates nothing.
  */
-#ifndef HOST_GRAPH_GRAPH_H
-#define HOST_GRAPH_GRAPH_H
+#ifndef TENON_HOST_GRAPH_GRAPH_H
+#define TENON_HOST_GRAPH_GRAPH_H
 
 #include <tenon/backend.h>
 #include <tenon/layer.h>

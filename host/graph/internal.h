@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph's own structs: build.c fills nodes, plan.c gives every buffer its place, run.c executes.
+ * internal.h: the graph's own structs: build.c fills nodes, plan.c gives every tensor its place, graph.c sets the
+ * values at the start, run.c executes. Nobody else includes it.
  */
-#ifndef HOST_GRAPH_INTERNAL_H
-#define HOST_GRAPH_INTERNAL_H
+#ifndef TENON_HOST_GRAPH_INTERNAL_H
+#define TENON_HOST_GRAPH_INTERNAL_H
 
 #include "host/graph/compute.h"
 #include "host/graph/graph.h"
@@ -107,8 +108,8 @@ static inline int64_t round_up(int64_t value, int64_t to) { return (value + to -
 void tn_tensor_set(owned_tensor *tensor, tn_dtype dtype, int32_t ndim, const int64_t *shape);
 int64_t tn_tensor_elements(const tn_tensor *tensor);
 int64_t tn_tensor_bytes(const tn_tensor *tensor);
-/* build.c: refuses shapes that are negative, have too many dimensions or too many elements. `who` and `what` are for the
- * message. */
+/* build.c: refuses shapes that are negative, have too many dimensions or too many elements. `who` and `what` are for
+ * the message. */
 int32_t tn_shape_check(const char *who, const char *what, int32_t ndim, const int64_t *shape, tn_error *err);
 /* build.c: nodes, shapes, parameter and buffer lists. */
 int32_t tn_graph_build(tn_graph *graph, tn_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lifetimes and the one arena. The clock of a step with N nodes: forward of node i at i, the loss at N, backward of
- * node i at 2N - i. Buffers whose lifetimes do not meet share memory; in-place layers share outright.
+ * plan.c: lifetimes and the one arena. The clock of a step with N nodes: forward of node i at i, the loss at N,
+ * backward of node i at 2N - i. Buffers whose lifetimes do not meet share memory; in-place layers share outright.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Executes the plan: forward, loss, backward, in pieces that depend on shapes only.
+ * run.c: executes the plan: forward, loss, backward, in pieces that depend on shapes only.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/elf.c: see elf.h.
+ * elf.c: the gate before dlopen.
  */
 #include "host/plugin/elf.h"
 

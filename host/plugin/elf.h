@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/elf.h: the gate before dlopen. A bounds-checked reader of 64-bit ELF files that never maps a file and
+ * elf.h: the gate before dlopen. A bounds-checked reader of 64-bit ELF files that never maps a file and
  * never reads past its end, so that a damaged, foreign or hostile file is refused with words instead of a signal.
  *
  * Every message begins with a reason code, then the file's name:

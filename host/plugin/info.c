@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/info.c: see info.h.
+ * info.c: all that a note says of one component.
  */
 #include "host/plugin/info.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/info.h: all that a note says of one component, parsed from its head and JSON text (tenon/plugin.h). The
+ * info.h: all that a note says of one component, parsed from its head and JSON text (tenon/plugin.h). The
  * plugin is not mapped. Experiments are validated against this alone.
  *
  * Thread rule: parsing is re-entrant; a finished tn_component_info is read-only.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/interface.c: see interface.h.
+ * interface.c: what this host speaks: interfaces, kinds and facts.
  */
 #include "host/plugin/interface.h"
 

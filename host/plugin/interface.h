@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/interface.h: the interfaces of the contract that this host speaks, the kinds behind them and the facts
+ * interface.h: the interfaces of the contract that this host speaks, the kinds behind them and the facts
  * that a note may state. The table in interface.c is the one place to extend for a new kind or fact.
  *
  * Interfaces and kinds that the table does not name belong to third parties and are let through.

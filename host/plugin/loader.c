@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/loader.c: see loader.h.
+ * loader.c: mapping a plugin and checking its record.
  */
 #include "host/plugin/loader.h"
 

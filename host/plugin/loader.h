@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/loader.h: the only user of dlopen. A file is mapped after the gate (elf.h) and its notes passed, and
+ * loader.h: the only user of dlopen. A file is mapped after the gate (elf.h) and its notes passed, and
  * used after its record matched them (record.h). It is never unmapped.
  *
  * Reason codes beside those of elf.h, note.h and record.h: NOT_PLUGIN (no note), UNRESOLVED (a symbol or library is

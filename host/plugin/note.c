@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/note.c: see note.h.
+ * note.c: the TENON notes of an ELF file.
  */
 #include "host/plugin/note.h"
 

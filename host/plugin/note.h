@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/note.h: the TENON notes of an ELF file (tenon/plugin.h), read without mapping it.
+ * note.h: the TENON notes of an ELF file (tenon/plugin.h), read without mapping it.
  *
  * Heads are read here, for listing; the JSON text behind a head is parsed by info.h. Every refusal begins with a
  * reason code and the file's name:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/record.c: see record.h.
+ * record.c: is the record of a mapped plugin what its file promised?
  */
 #include "host/plugin/record.h"
 

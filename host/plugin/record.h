@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/record.h: is the record that a mapped plugin returned what its file promised? Nothing is read through a
+ * record.h: is the record that a mapped plugin returned what its file promised? Nothing is read through a
  * pointer before it is known to lie in the mapped object.
  *
  * Reason codes: BAD_RECORD (a struct's size, a pointer or a count is impossible), METADATA_MISMATCH (a note differs

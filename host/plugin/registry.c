@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/registry.c: see registry.h.
+ * registry.c: which components there are.
  */
 #include "host/plugin/registry.h"
 

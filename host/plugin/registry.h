@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/registry.h: which components there are. Built from the notes of the files in the search path; nothing is
+ * registry.h: which components there are. Built from the notes of the files in the search path; nothing is
  * mapped before tn_registry_load.
  *
  * Search order: files named by the user (tn_registry_add_file), then the directories of search.h in order, in each the
@@ -75,9 +75,9 @@ int32_t tn_registry_load(tn_registry *registry, const tn_entry_info *entry, void
  *
  * All add to `text`, which is the caller's, and fail with TN_E_MEMORY; the info functions also as tn_registry_info. */
 
-/* An unknown `kind` is TN_E_NOT_FOUND, here and in tn_registry_list_json.
- * A table of what is found, the builds of one component for f32 and f64 in one line, then a line for each that is shadowed or refused; `all`: also files that are no plugins.
- * kind NULL: every kind (files without components have none and are then shown). */
+/* A table of what is found, the builds of one component for f32 and f64 in one line, then a line for each that is
+ * shadowed or refused; `all`: also files that are no plugins. kind NULL: every kind (files without components have none
+ * and are then shown). An unknown `kind` is TN_E_NOT_FOUND, here and in tn_registry_list_json. */
 int32_t tn_registry_list_text(const tn_registry *registry, const char *kind, int all, tn_text *text, tn_error *err);
 
 /* The same as a JSON array of objects {kind, name, device, real (32, 64, 0: any), plugin, version, summary, interface,

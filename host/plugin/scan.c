@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/scan.c: see scan.h.
+ * scan.c: files looked at for listing.
  */
 #include "host/plugin/scan.h"
 

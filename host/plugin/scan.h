@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/scan.h: files looked at for listing. One open, one stat of the descriptor and, mostly, one read a file;
+ * scan.h: files looked at for listing. One open, one stat of the descriptor and, mostly, one read a file;
  * a directory's own trust is examined once.
  *
  * Thread rule: re-entrant; one tn_scan is used by one thread at a time.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/search.c: see search.h.
+ * search.c: the directories in which plugins are found.
  */
 #include "host/plugin/search.h"
 

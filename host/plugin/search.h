@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/search.h: the directories in which plugins are found.
+ * search.h: the directories in which plugins are found.
  *
  *   1. those in TENON_PLUGIN_PATH, with ':' between them; empty and relative ones are ignored, with a warning
  *   2. $XDG_DATA_HOME/tenon/plugins, or ~/.local/share/tenon/plugins

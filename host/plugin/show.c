@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/show.c: the registry as text and as JSON; see the end of registry.h.
+ * show.c: the registry as text and as JSON; see the end of registry.h.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/trust.c: see trust.h.
+ * trust.c: could someone else have written this file?
  */
 #include "host/plugin/trust.h"
 

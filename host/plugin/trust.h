@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host/plugin/trust.h: could someone else have written this file? A guard against other users of the machine, not
+ * trust.h: could someone else have written this file? A guard against other users of the machine, not
  * against a hostile plugin.
  *
  * A path is trusted if the file or directory and every ancestor belong to root, the effective user or the user that

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * folder.c: the folder of a run.
+ */
 #include "host/store/folder.h"
 
 #include <errno.h>

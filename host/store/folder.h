@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The folder of a run: what went in, what came out.
+ * folder.h: the folder of a run: what went in, what came out.
  */
-#ifndef HOST_STORE_FOLDER_H
-#define HOST_STORE_FOLDER_H
+#ifndef TENON_HOST_STORE_FOLDER_H
+#define TENON_HOST_STORE_FOLDER_H
 
 #include <stddef.h>
 #include <tenon/base.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sinks.c: the sinks of a run and their files.
+ */
 #include "host/store/sinks.h"
 
 #include <errno.h>

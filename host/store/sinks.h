@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sinks of a run: each writes its records to its file in the run folder, through one buffer.
+ * sinks.h: the sinks of a run: each writes its records to its file in the run folder, through one buffer.
  */
-#ifndef HOST_STORE_SINKS_H
-#define HOST_STORE_SINKS_H
+#ifndef TENON_HOST_STORE_SINKS_H
+#define TENON_HOST_STORE_SINKS_H
 
 #include <tenon/sink.h>
 

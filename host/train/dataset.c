@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset.c: one split of a data set in memory, and the order of its samples.
+ */
 #include "host/train/dataset.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One split of a data set in memory.
+ * dataset.h: one split of a data set in memory.
  */
-#ifndef HOST_TRAIN_DATASET_H
-#define HOST_TRAIN_DATASET_H
+#ifndef TENON_HOST_TRAIN_DATASET_H
+#define TENON_HOST_TRAIN_DATASET_H
 
 #include <tenon/data.h>
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * schedule.c: schedules: the values for the next update.
+ */
 #include "host/train/schedule.h"
 
 #include "host/base/error.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Schedules: which hyper-parameter has which value for the next update.
+ * schedule.h: which hyper-parameter has which value for the next update.
  */
-#ifndef HOST_TRAIN_SCHEDULE_H
-#define HOST_TRAIN_SCHEDULE_H
+#ifndef TENON_HOST_TRAIN_SCHEDULE_H
+#define TENON_HOST_TRAIN_SCHEDULE_H
 
 #include <tenon/scheduler.h>
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trainer.c: one execution of an experiment.
+ */
 #include "host/train/trainer.h"
 
 #include <math.h>

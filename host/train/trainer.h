@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One execution of an experiment: data, graph, chain, schedules, evaluation, records.
+ * trainer.h: one execution of an experiment: data, graph, chain, schedules, evaluation, records.
  */
-#ifndef HOST_TRAIN_TRAINER_H
-#define HOST_TRAIN_TRAINER_H
+#ifndef TENON_HOST_TRAIN_TRAINER_H
+#define TENON_HOST_TRAIN_TRAINER_H
 
 #include <tenon/sink.h>
 

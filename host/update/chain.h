@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The update chain: links in stages, driven over cache-sized blocks of the parameters.
+ * chain.h: the update chain: links in stages, driven over cache-sized blocks of the parameters.
  */
-#ifndef HOST_UPDATE_CHAIN_H
-#define HOST_UPDATE_CHAIN_H
+#ifndef TENON_HOST_UPDATE_CHAIN_H
+#define TENON_HOST_UPDATE_CHAIN_H
 
 #include "host/base/log.h"
 #include "host/base/pool.h"

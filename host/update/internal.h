@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * internal.h: what the files of the chain share. Nobody else includes it.
+ * internal.h: what the files of the chain share. Nobody else but test_chain.c includes it.
  *
  *   layout.c  the parameters' layout: checks, and the cuts at which work is handed to threads
  *   link.c    one link: its note, its table, its state
@@ -8,8 +8,8 @@
  *   step.c    one update
  *   kernel.c  its own loops over elements
  */
-#ifndef HOST_UPDATE_INTERNAL_H
-#define HOST_UPDATE_INTERNAL_H
+#ifndef TENON_HOST_UPDATE_INTERNAL_H
+#define TENON_HOST_UPDATE_INTERNAL_H
 
 #include "host/base/exact.h"
 #include "host/update/chain.h"

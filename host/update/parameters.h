@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameters of a run and their arenas. One layout serves p, g and every like-shaped slot: parameter i starts at
- * element at[i], a multiple of TN_ALIGN_ELEMENTS, and the gap after its last element is padding that nobody reads.
+ * parameters.h: the parameters of a run and their arenas. One layout serves p, g and every like-shaped slot: parameter
+ * i starts at element at[i], a multiple of TN_ALIGN_ELEMENTS, and the gap after its last element is padding that nobody
+ * reads.
  */
-#ifndef HOST_UPDATE_PARAMETERS_H
-#define HOST_UPDATE_PARAMETERS_H
+#ifndef TENON_HOST_UPDATE_PARAMETERS_H
+#define TENON_HOST_UPDATE_PARAMETERS_H
 
 #include <tenon/optimizer.h>
 

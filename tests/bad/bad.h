@@ -3,6 +3,9 @@
  * bad.h: a plugin of one component, optimizer/BAD_NAME, in which each part may be replaced before this file is
  * included, to be wrong in one way. With nothing replaced but BAD_NAME it is a good one.
  */
+#ifndef TENON_TESTS_BAD_BAD_H
+#define TENON_TESTS_BAD_BAD_H
+
 #include <tenon/optimizer.h>
 #include <tenon/sdk.h>
 
@@ -55,3 +58,5 @@ static TN_UNUSED const tn_plugin bad_plugin = {BAD_PLUGIN_SIZE, BAD_COUNT, &bad_
 
 __attribute__((visibility("default"))) const tn_plugin *BAD_ENTRY(tn_error *err);
 const tn_plugin *BAD_ENTRY(tn_error *err) { BAD_BODY }
+
+#endif

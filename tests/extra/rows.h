@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of the component `rows`, which has rows of each type: for the plugin and for the tests that read its
- * struct.
+ * rows.h: the table of the component `rows`, which has rows of each type: for the plugin and for the tests that read
+ * its struct.
  */
-#ifndef TESTS_PLUGINS_ROWS_H
-#define TESTS_PLUGINS_ROWS_H
+#ifndef TENON_TESTS_EXTRA_ROWS_H
+#define TENON_TESTS_EXTRA_ROWS_H
 
 #include <tenon/sdk.h>
 
