@@ -49,6 +49,8 @@ static const tn_row eval_rows[] = {
     {OWN("view", CHOICE, "eval", "train | eval", view), .choices = (char *[]){"train", "eval"}, .choice_count = 2},
 };
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+#define SECTION_ROWS 8
+_Static_assert(COUNT(train_rows) <= SECTION_ROWS && COUNT(eval_rows) <= SECTION_ROWS, "read_section has no more room");
 
 static const char *const sections[] = {"name",    "data",      "model",    "loss",  "update", "schedule",
                                        "backend", "precision", "parallel", "sinks", "train",  "eval"};
@@ -89,7 +91,7 @@ static int32_t needs_mapping(const reader *r, const tn_yaml *section, const char
 /* A section of the host's keys. NULL: all at their defaults. */
 static int32_t read_section(reader *r, const tn_yaml *section, const tn_row *rows, size_t n, const char *owner)
 {
-    const char *known[8];
+    const char *known[SECTION_ROWS];
     int32_t status = TN_OK;
     for (size_t i = 0; i < n; i++)
         known[i] = rows[i].name;
@@ -457,7 +459,7 @@ int32_t tn_experiment_read(tn_registry *registry, const char *path, const char *
 {
     char *bytes;
     size_t size;
-    int32_t status = tn_file_read(path, TN_EXPERIMENT_MAX, &bytes, &size, err);
+    int32_t status = tn_read_whole_file(path, TN_EXPERIMENT_MAX, &bytes, &size, err);
     if (status)
         return status;
     status = tn_experiment_parse(registry, path, bytes, size, overrides, override_count, ret, err);

@@ -52,7 +52,7 @@ static int32_t read_all(tn_place place, int file, size_t limit, char *bytes, siz
     return TN_OK;
 }
 
-int32_t tn_file_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size, tn_error *err)
+int32_t tn_read_whole_file(const char *path, size_t limit, char **ret_bytes, size_t *ret_size, tn_error *err)
 {
     const tn_place_text text = {path, "", 0, 1};
     const tn_place place = {&text, TN_WHOLE};

@@ -10,6 +10,6 @@
 /* All bytes of a regular file of at most `limit`, and a NUL behind them. Waits for nothing (a FIFO is refused). The
  * caller frees *ret_bytes with tn_free. TN_E_NOT_FOUND, TN_E_IO, TN_E_INVALID (no regular file, too large),
  * TN_E_MEMORY. */
-int32_t tn_file_read(const char *path, size_t limit, char **ret_bytes, size_t *ret_size, tn_error *err);
+int32_t tn_read_whole_file(const char *path, size_t limit, char **ret_bytes, size_t *ret_size, tn_error *err);
 
 #endif
