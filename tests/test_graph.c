@@ -195,6 +195,54 @@ START_TEST(a_steady_step_allocates_nothing)
 }
 END_TEST
 
+START_TEST(the_output_is_what_the_loss_saw)
+{
+    fixture f;
+    double expected = 0;
+    open_graph(&f, "dag", 64, 1, NULL, 0);
+    fill_batch(&f, 5, 64);
+    double loss = run(&f, 5, 0);
+    const tn_tensor *y = tn_graph_output(f.graph);
+    ck_assert_int_eq(y->ndim, 2);
+    ck_assert_int_eq(y->shape[0], 5);
+    ck_assert_int_eq(y->shape[1], 3);
+    ck_assert_uint_eq(y->dtype.bits, 64);
+    for (int i = 0; i < 5; i++) {
+        const double *x = (const double *)y->data + 3 * i;
+        double sum = log(exp(x[0]) + exp(x[1]) + exp(x[2]));
+        expected += sum - 0.9 * x[i % 3] - 0.1 / 3 * (x[0] + x[1] + x[2]); /* smoothing 0.1 */
+    }
+    ck_assert_double_eq_tol(loss, expected, 1e-12);
+    close_graph(&f);
+}
+END_TEST
+
+static double number_in(const tn_graph_buffer *buffer, int64_t i) { return ((const double *)buffer->tensor.data)[i]; }
+
+START_TEST(buffers_are_named_and_change_in_training_only)
+{
+    static const char *const names[] = {"hidden.0.norm.running_mean", "hidden.0.norm.running_var",
+                                        "hidden.1.norm.running_mean", "hidden.1.norm.running_var"};
+    const tn_setting settings[] = {{"widths", "[5, 4]"}, {"normalizer", "batchnorm"}};
+    const tn_graph_buffer *buffers;
+    fixture f;
+    open_graph(&f, "mlp", 64, 1, settings, 2);
+    fill_batch(&f, 40, 64);
+    for (int trained = 0; trained < 2; trained++) {
+        run(&f, 40, trained ? TN_TRAIN : 0);
+        ck_assert_uint_eq(tn_graph_buffers(f.graph, &buffers), 4);
+        for (int i = 0; i < 4; i++) {
+            ck_assert_str_eq(buffers[i].name, names[i]);
+            ck_assert_int_eq(buffers[i].tensor.ndim, 1);
+            ck_assert_int_eq(buffers[i].tensor.shape[0], i < 2 ? 5 : 4);
+            for (int64_t j = 0; j < buffers[i].tensor.shape[0]; j++)
+                ck_assert_int_eq(number_in(&buffers[i], j) != i % 2, trained); /* means start at 0, variances at 1 */
+        }
+    }
+    close_graph(&f);
+}
+END_TEST
+
 START_TEST(a_layer_that_feeds_nothing_is_refused)
 {
     fixture f = {0};
@@ -333,6 +381,8 @@ int main(void)
     tcase_add_test(tests, backends_give_the_same_gradients);
     tcase_add_test(tests, memory_is_shared_between_lifetimes);
     tcase_add_test(tests, a_steady_step_allocates_nothing);
+    tcase_add_test(tests, the_output_is_what_the_loss_saw);
+    tcase_add_test(tests, buffers_are_named_and_change_in_training_only);
     tcase_add_test(tests, a_layer_that_feeds_nothing_is_refused);
     tcase_add_test(tests, a_layer_that_plans_wrongly_is_refused);
     tcase_add_test(tests, a_model_without_a_function_is_refused);

@@ -143,6 +143,8 @@ START_TEST(a_run_learns_and_counts)
     ck_assert_int_eq(o.evaluations, 12);
     ck_assert_double_eq(o.last_epoch, 12);
     ck_assert_double_eq(o.last_update, 84);
+    ck_assert_int_eq(tn_trainer_attempt(o.trainer), 84);
+    ck_assert_int_eq(tn_trainer_horizon(o.trainer), 84);
     ck_assert_double_ge(o.accuracy, 0.9);
     close_run(&o);
 }
