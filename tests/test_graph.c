@@ -23,11 +23,27 @@ typedef struct {
 
 static const char *backend = "reference";
 
+/* Samples of 7 numbers in 3 classes. */
+static tn_graph_options options_of(const fixture *f, uint32_t real, int64_t batch)
+{
+    static const int64_t shape[] = {7};
+    return (tn_graph_options){.registry = f->registry,
+                              .model = f->model,
+                              .loss = f->loss,
+                              .real = real,
+                              .batch = batch,
+                              .ndim = 1,
+                              .shape = shape,
+                              .classes = 3,
+                              .backend = &f->backend,
+                              .pool = f->pool,
+                              .seed = 3};
+}
+
 static void open_graph(fixture *f, const char *model, uint32_t real, int32_t threads, const tn_setting *settings, size_t count)
 {
     tn_error err = {0};
     const tn_entry_info *entry;
-    static const int64_t shape[] = {7};
     memset(f, 0, sizeof *f);
     f->registry = test_registry("TENON_TEST_PLUGINS");
     ck_ok(tn_pool_create(threads, &f->pool, &err), err);
@@ -36,8 +52,7 @@ static void open_graph(fixture *f, const char *model, uint32_t real, int32_t thr
     ck_ok(tn_instance_create(f->registry, "model", model, real, "model", settings, count, &f->model, &err), err);
     tn_setting smoothing = {"smoothing", "0.1"};
     ck_ok(tn_instance_create(f->registry, "loss", "cross-entropy", real, "loss", &smoothing, 1, &f->loss, &err), err);
-    tn_graph_options options = {.registry = f->registry, .model = f->model, .loss = f->loss, .real = real, .batch = 65,
-                                .ndim = 1, .shape = shape, .classes = 3, .backend = &f->backend, .pool = f->pool, .seed = 3};
+    tn_graph_options options = options_of(f, real, 65);
     ck_ok(tn_graph_create(&options, &f->graph, &err), err);
 }
 
@@ -247,14 +262,12 @@ START_TEST(a_layer_that_feeds_nothing_is_refused)
 {
     fixture f = {0};
     tn_error err = {0};
-    static const int64_t shape[] = {7};
     tn_setting dead = {"dead", "true"};
     f.registry = test_registry("TENON_TEST_PLUGINS");
     ck_ok(tn_pool_create(1, &f.pool, &err), err);
     ck_ok(tn_instance_create(f.registry, "model", "dag", 32, "model", &dead, 1, &f.model, &err), err);
     ck_ok(tn_instance_create(f.registry, "loss", "cross-entropy", 32, "loss", NULL, 0, &f.loss, &err), err);
-    tn_graph_options options = {.registry = f.registry, .model = f.model, .loss = f.loss, .real = 32, .batch = 4, .ndim = 1,
-                                .shape = shape, .classes = 3, .backend = &f.backend, .pool = f.pool};
+    tn_graph_options options = options_of(&f, 32, 4);
     ck_assert_int_eq(tn_graph_create(&options, &f.graph, &err), TN_E_INVALID);
     ck_assert_ptr_nonnull(strstr(err.msg, "\"dead\" feeds nothing"));
     close_graph(&f);
@@ -267,13 +280,11 @@ static void create_wrong(const char *model, const tn_setting *settings, size_t c
 {
     fixture f = {0};
     tn_error err = {0};
-    static const int64_t shape[] = {7};
     f.registry = test_registry("TENON_TEST_PLUGINS");
     ck_ok(tn_pool_create(4, &f.pool, &err), err);
     ck_ok(tn_instance_create(f.registry, "model", model, 32, "model", settings, count, &f.model, &err), err);
     ck_ok(tn_instance_create(f.registry, "loss", "cross-entropy", 32, "loss", NULL, 0, &f.loss, &err), err);
-    tn_graph_options options = {.registry = f.registry, .model = f.model, .loss = f.loss, .real = 32, .batch = 4, .ndim = 1,
-                                .shape = shape, .classes = 3, .backend = &f.backend, .pool = f.pool};
+    tn_graph_options options = options_of(&f, 32, 4);
     int32_t status = tn_graph_create(&options, &f.graph, &err);
     ck_assert_msg(status == wanted, "%s: status %d: %s", words, status, err.msg);
     ck_assert_msg(status == TN_OK || strstr(err.msg, words), "\"%s\" is not in: %s", words, err.msg);
@@ -333,14 +344,12 @@ START_TEST(every_failed_allocation_is_an_error)
 {
     fixture f = {0};
     tn_error err = {0};
-    static const int64_t shape[] = {7};
     int64_t failures = 0;
     f.registry = test_registry("TENON_TEST_PLUGINS");
     ck_ok(tn_pool_create(1, &f.pool, &err), err);
     ck_ok(tn_instance_create(f.registry, "model", "dag", 32, "model", NULL, 0, &f.model, &err), err);
     ck_ok(tn_instance_create(f.registry, "loss", "cross-entropy", 32, "loss", NULL, 0, &f.loss, &err), err);
-    tn_graph_options options = {.registry = f.registry, .model = f.model, .loss = f.loss, .real = 32, .batch = 4, .ndim = 1,
-                                .shape = shape, .classes = 3, .backend = &f.backend, .pool = f.pool};
+    tn_graph_options options = options_of(&f, 32, 4);
     for (int64_t nth = 1; nth < 10000; nth++) {
         tn_memory_fail_at(nth);
         int32_t status = tn_graph_create(&options, &f.graph, &err);

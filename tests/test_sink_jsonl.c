@@ -124,7 +124,7 @@ END_TEST
 
 START_TEST(any_decimal_point)
 {
-    static const char *const points[] = {",", "<U066B>"}, *const halves[] = {"0,5", "0\xd9\xab" "5"};
+    static const char *const points[] = {",", "<U066B>"}, *const halves[] = {"0,5", "0\xd9\xab\x35"};
     char half[16];
     make_directory();
     use_locale(_i ? "tenon_point_1" : "tenon_point_0", points[_i]);
