@@ -125,7 +125,8 @@ static int32_t write_inputs(const char *folder, const char *path, const tn_exper
     if (status == TN_OK)
         status = tn_folder_write(folder, "overrides.txt", text.data ? text.data : "", text.size, err);
     if (status == TN_OK)
-        status = tn_folder_write(folder, "experiment.resolved.yaml", experiment->resolved, strlen(experiment->resolved), err);
+        status = tn_folder_write(folder, "experiment.resolved.yaml", experiment->resolved, strlen(experiment->resolved),
+                                 err);
     tn_text_free(&text);
     return status;
 }
@@ -163,8 +164,11 @@ static int32_t start(tn_trainer *trainer, const tn_experiment *experiment, const
 static int32_t train(tenon *handle, const tn_experiment *experiment, const request *r, char **ret, tn_error *err)
 {
     tn_trainer *trainer;
-    tn_trainer_options open = {.registry = handle->registry, .experiment = experiment, .log = &handle->log,
-                               .observer = r->options->observe, .user = r->options->user};
+    tn_trainer_options open = {.registry = handle->registry,
+                               .experiment = experiment,
+                               .log = &handle->log,
+                               .observer = r->options->observe,
+                               .user = r->options->user};
     int32_t status = tn_trainer_open(&open, &trainer, err);
     if (status != TN_OK)
         return status;

@@ -10,8 +10,7 @@
 #include "tests/support.h"
 
 /* `real` 0: the component does not depend on it. `table` begins with struct_size. tn_instance_free when done. */
-static inline tn_instance *component_open(const char *kind, const char *name, uint32_t real,
-                                                                  void *table, size_t size)
+static inline tn_instance *component_open(const char *kind, const char *name, uint32_t real, void *table, size_t size)
 {
     tn_instance *instance = NULL;
     tn_error err = {0};

@@ -15,7 +15,8 @@ int64_t malloc_count(void) { return count; }
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 
-int __sanitizer_install_malloc_and_free_hooks(void (*allocated)(const volatile void *, size_t), void (*freed)(const volatile void *));
+int __sanitizer_install_malloc_and_free_hooks(void (*allocated)(const volatile void *, size_t),
+                                              void (*freed)(const volatile void *));
 
 static void allocated(const volatile void *block, size_t size)
 {

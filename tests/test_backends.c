@@ -266,8 +266,19 @@ static void check_refused(const candidate *b, const tn_gemm *gemm, int32_t code,
 START_TEST(refusals)
 {
     float data[16] = {0};
-    const tn_gemm good = {.struct_size = sizeof good, .dtype = {TN_FLOAT, 32, 1}, .m = 2, .n = 3, .k = 4, .alpha = 1,
-                          .a = data, .lda = 4, .b = data, .ldb = 3, .c = data, .ldc = 3, .count = 1};
+    const tn_gemm good = {.struct_size = sizeof good,
+                          .dtype = {TN_FLOAT, 32, 1},
+                          .m = 2,
+                          .n = 3,
+                          .k = 4,
+                          .alpha = 1,
+                          .a = data,
+                          .lda = 4,
+                          .b = data,
+                          .ldb = 3,
+                          .c = data,
+                          .ldc = 3,
+                          .count = 1};
     open_backends();
     for (int i = 0; i < backend_count; i++) {
         const candidate *b = &backends[i];
@@ -300,8 +311,19 @@ END_TEST
 START_TEST(openblas_has_32_bit_extents)
 {
     float data[16] = {0};
-    tn_gemm g = {.struct_size = sizeof g, .dtype = {TN_FLOAT, 32, 1}, .m = (int64_t)INT_MAX + 1, .n = 1, .k = 1,
-                 .alpha = 1, .a = data, .lda = 1, .b = data, .ldb = 1, .c = data, .ldc = 1, .count = 1};
+    tn_gemm g = {.struct_size = sizeof g,
+                 .dtype = {TN_FLOAT, 32, 1},
+                 .m = (int64_t)INT_MAX + 1,
+                 .n = 1,
+                 .k = 1,
+                 .alpha = 1,
+                 .a = data,
+                 .lda = 1,
+                 .b = data,
+                 .ldb = 1,
+                 .c = data,
+                 .ldc = 1,
+                 .count = 1};
     open_backends();
     check_refused(backend_named("openblas"), &g, TN_E_UNSUPPORTED, "m is 2147483648");
     g.m = 1;

@@ -30,8 +30,14 @@ static const tn_dtype f32 = {TN_FLOAT, 32, 1};
 
 static tn_transfer transfer(int32_t operation, int64_t sequence, const void *from, void *to, int64_t count)
 {
-    return (tn_transfer){.struct_size = sizeof(tn_transfer), .operation = operation, .sequence = sequence, .dtype = f32,
-                         .from = from, .to = to, .count = count, .timeout = 1};
+    return (tn_transfer){.struct_size = sizeof(tn_transfer),
+                         .operation = operation,
+                         .sequence = sequence,
+                         .dtype = f32,
+                         .from = from,
+                         .to = to,
+                         .count = count,
+                         .timeout = 1};
 }
 
 START_TEST(every_operation_copies)

@@ -23,11 +23,12 @@ static int32_t watch(void *user, const tn_record *record)
 /* The parameters after an epoch; the caller frees them. */
 static void *epoch(tn_registry *registry, const char *threads, const char *normalizer, size_t *ret_bytes)
 {
+    const char *path = test_path("TENON_TEST_DOCS", "experiments/fashion-mlp.yaml");
     const char *overrides[] = {"train.epochs=1", threads, normalizer};
     tn_experiment *experiment;
     tn_trainer *trainer;
     tn_error err = {0};
-    ck_ok(tn_experiment_read(registry, test_path("TENON_TEST_DOCS", "experiments/fashion-mlp.yaml"), overrides, 3, &experiment, &err), err);
+    ck_ok(tn_experiment_read(registry, path, overrides, 3, &experiment, &err), err);
     tn_trainer_options options = {.registry = registry, .experiment = experiment, .observer = watch};
     ck_ok(tn_trainer_open(&options, &trainer, &err), err);
     ck_ok(tn_trainer_run(trainer, &err), err);

@@ -40,7 +40,8 @@ static tn_graph_options options_of(const fixture *f, uint32_t real, int64_t batc
                               .seed = 3};
 }
 
-static void open_graph(fixture *f, const char *model, uint32_t real, int32_t threads, const tn_setting *settings, size_t count)
+static void open_graph(fixture *f, const char *model, uint32_t real, int32_t threads, const tn_setting *settings,
+                       size_t count)
 {
     tn_error err = {0};
     const tn_entry_info *entry;

@@ -43,7 +43,8 @@ static int32_t set_load(set *s, tn_error *err)
     s->train_memory = tn_alloc_aligned((size_t)s->train.bytes);
     s->test_memory = tn_alloc_aligned((size_t)s->test.bytes);
     status = s->table.load(s->c->hyper, "train", &s->train, NULL, s->train_memory, err);
-    return status == TN_OK ? s->table.load(s->c->hyper, "test", &s->test, s->train_memory, s->test_memory, err) : status;
+    return status == TN_OK ? s->table.load(s->c->hyper, "test", &s->test, s->train_memory, s->test_memory, err)
+                           : status;
 }
 
 static void set_close(set *s)

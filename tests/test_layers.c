@@ -480,8 +480,7 @@ START_TEST(golden_values)
     json_t *cases = test_golden("layers.json", "layers"), *one;
     size_t i;
     ck_assert_uint_ge(json_array_size(cases), 10);
-    json_array_foreach(cases, i, one)
-    {
+    json_array_foreach(cases, i, one) {
         golden_case(one, 64);
         golden_case(one, 32);
     }

@@ -275,8 +275,7 @@ START_TEST(golden_values)
     json_t *cases = test_golden("layers.json", "losses"), *one;
     size_t i;
     ck_assert_uint_eq(json_array_size(cases), 4);
-    json_array_foreach(cases, i, one)
-    {
+    json_array_foreach(cases, i, one) {
         golden_case(one, 64);
         golden_case(one, 32);
     }

@@ -115,7 +115,7 @@ START_TEST(damaged_headers)
     do {                                                                                                               \
         *image = good;                                                                                                 \
         change;                                                                                                        \
-        ck_assert_refused(gate(image, image->size, &err), TN_E_PLUGIN, err, code ": file", part);                     \
+        ck_assert_refused(gate(image, image->size, &err), TN_E_PLUGIN, err, code ": file", part);                      \
     } while (0)
     CASE(image->header.e_phnum = 0xffff, "ELF_CORRUPT", "65535 program headers");
     CASE(image->header.e_phnum = 0, "ELF_CORRUPT", "0 program headers");
@@ -222,7 +222,7 @@ START_TEST(section_is_the_fallback)
     do {                                                                                                               \
         *changed = good;                                                                                               \
         change;                                                                                                        \
-        ck_ok(read_image(bytes, size, &o, &err), err);                                                       \
+        ck_ok(read_image(bytes, size, &o, &err), err);                                                                 \
         ck_assert_uint_eq(o.notes.count, 0);                                                                           \
         close_image(&o);                                                                                               \
     } while (0)
@@ -315,8 +315,7 @@ START_TEST(too_many_notes)
     ck_assert_uint_eq(o.notes.count, TN_NOTES_MAX);
     close_image(&o);
     add_note_of(image, TN_NOTE_COMPONENT, &component, "{}");
-    ck_assert_refused(read_image(image, image->size, &o, &err), TN_E_PLUGIN, err, "NOTE_INVALID: file",
-                      "more than 64");
+    ck_assert_refused(read_image(image, image->size, &o, &err), TN_E_PLUGIN, err, "NOTE_INVALID: file", "more than 64");
     close_image(&o);
     free(image);
     image = new_image();
@@ -466,8 +465,8 @@ START_TEST(text_without_end)
     size_t at = add_note_of(image, TN_NOTE_PLUGIN, &plugin, "{}");
     ((char *)image)[at + sizeof plugin + 2] = '}';
     ck_ok(read_image(image, image->size, &o, &err), err);
-    ck_assert_refused(tn_note_bytes(&o.source, &o.notes.items[0], &bytes, &err), TN_E_PLUGIN, err,
-                      "NOTE_INVALID: file", "does not end in NUL");
+    ck_assert_refused(tn_note_bytes(&o.source, &o.notes.items[0], &bytes, &err), TN_E_PLUGIN, err, "NOTE_INVALID: file",
+                      "does not end in NUL");
     ck_assert_ptr_null(bytes);
     o.source.size -= 8; /* it shrinks */
     ck_assert_refused(tn_note_bytes(&o.source, &o.notes.items[0], &bytes, &err), TN_E_IO, err, "EIO: file", "shrink");

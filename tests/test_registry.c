@@ -520,8 +520,7 @@ START_TEST(files_that_change_between_list_and_load)
     ck_assert_refused(tn_registry_info(registry, replaced, &info, &err), TN_E_PLUGIN, err, "STALE: ", "a.so");
     ck_assert_refused(tn_registry_load(registry, replaced, &table, sizeof table, &err), TN_E_PLUGIN, err,
                       "STALE: ", "a.so");
-    ck_assert_refused(tn_registry_load(registry, cut, &table, sizeof table, &err), TN_E_PLUGIN, err,
-                      "STALE: ", "b.so");
+    ck_assert_refused(tn_registry_load(registry, cut, &table, sizeof table, &err), TN_E_PLUGIN, err, "STALE: ", "b.so");
     ck_assert_refused(tn_registry_load(registry, removed, &table, sizeof table, &err), TN_E_NOT_FOUND, err,
                       "ENOENT: ", "c.so");
     tn_registry_close(registry);
@@ -538,8 +537,7 @@ static json_t *shown_object(json_t *list, const char *file)
 {
     size_t i;
     json_t *item;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach(list, i, item) {
         if (strcmp(json_string_value(json_object_get(item, "path")), in_test(file)) == 0)
             return item;
     }

@@ -26,9 +26,10 @@ static void add_rule(world *w, json_t *vector)
     const char *component = json_string_value(json_object_get(vector, "component")), *row;
     json_t *value;
     world_link(w, component);
-    json_object_foreach(json_object_get(vector, "settings"), row, value) ck_assert_msg(
-        tn_instance_set(w->links[w->link_count - 1], w->registry, row, json_string_value(value), &w->err) == TN_OK,
-        "%s", w->err.msg);
+    json_object_foreach(json_object_get(vector, "settings"), row, value)
+        ck_assert_msg(
+            tn_instance_set(w->links[w->link_count - 1], w->registry, row, json_string_value(value), &w->err) == TN_OK,
+            "%s", w->err.msg);
 }
 
 /* ---- golden trajectories ---- */

@@ -187,8 +187,8 @@ END_TEST
 
 START_TEST(sch_17_phases)
 {
-    static const double expected[] = {0.5,          1,            1,            0.9554359906, 0.8305704108,
-                                      0.6501344203, 0.4498655797, 0.2694295892, 0.1445640094, 0.1};
+    static const double expected[] = {
+        0.5, 1, 1, 0.9554359906, 0.8305704108, 0.6501344203, 0.4498655797, 0.2694295892, 0.1445640094, 0.1};
     sequence q = {.count = 2};
     q.segments[0] = segment_open("linear");
     q.segments[0].steps = 2;

@@ -47,15 +47,21 @@ static void open_sink(void)
 static int32_t put(const char *event, const tn_field *fields, int32_t count, tn_error *err)
 {
     const tn_writer writer = {sizeof writer, 0, &out, output_write};
-    const tn_record record = {.struct_size = sizeof record, .field_count = count, .event = event, .update = 12,
-                              .attempt = 13, .epoch = 0.5, .time = 1700000000.123, .fields = fields};
+    const tn_record record = {.struct_size = sizeof record,
+                              .field_count = count,
+                              .event = event,
+                              .update = 12,
+                              .attempt = 13,
+                              .epoch = 0.5,
+                              .time = 1700000000.123,
+                              .fields = fields};
     return sink.record(NULL, &record, &writer, err);
 }
 
 START_TEST(one_line)
 {
-    const tn_field fields[] = {{"loss", 0.1}, {"test/accuracy", 1}, {"lr", 1e-5}, {"a", INFINITY}, {"b", -INFINITY},
-                               {"c", NAN},    {"d", -0.0},          {"e", 5e-324}};
+    const tn_field fields[] = {{"loss", 0.1},    {"test/accuracy", 1}, {"lr", 1e-5}, {"a", INFINITY},
+                               {"b", -INFINITY}, {"c", NAN},           {"d", -0.0},  {"e", 5e-324}};
     open_sink();
     ck_assert_int_eq(put("train", fields, 8, NULL), TN_OK);
     ck_assert_int_eq(put("end", NULL, 0, NULL), TN_OK);

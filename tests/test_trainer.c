@@ -90,7 +90,8 @@ static int32_t open_run(outcome *o, tn_log *log, const char *const *overrides, s
     memset(o, 0, sizeof *o);
     *log = (tn_log){note, o};
     int32_t status = tn_experiment_read(registry, file, overrides, count, &o->experiment, err);
-    tn_trainer_options options = {.registry = registry, .experiment = o->experiment, .log = log, .observer = watch, .user = o};
+    tn_trainer_options options = {
+        .registry = registry, .experiment = o->experiment, .log = log, .observer = watch, .user = o};
     return status == TN_OK ? tn_trainer_open(&options, &o->trainer, err) : status;
 }
 
@@ -116,7 +117,8 @@ static void assert_same_bits(const outcome *a, const outcome *b)
     ck_assert_int_eq(x->count, y->count);
     for (int64_t i = 0; i < x->count; i++) {
         size_t size = x->real / 8, at = (size_t)x->at[i] * size;
-        ck_assert_msg(!memcmp((char *)x->p + at, (char *)y->p + at, (size_t)x->list[i].n * size), "%s differs", x->list[i].name);
+        ck_assert_msg(!memcmp((char *)x->p + at, (char *)y->p + at, (size_t)x->list[i].n * size), "%s differs",
+                      x->list[i].name);
     }
 }
 
@@ -221,10 +223,13 @@ END_TEST
 /* SCH-17: warm-up of 2, 10 updates, peak 1, minimum 0.1. */
 START_TEST(schedules_reach_both_ends)
 {
-    static const double right[] = {0.5, 1, 1, 0.9554359906, 0.8305704108, 0.6501344203, 0.4498655797, 0.2694295892, 0.1445640094, 0.1};
+    static const double right[] = {
+        0.5, 1, 1, 0.9554359906, 0.8305704108, 0.6501344203, 0.4498655797, 0.2694295892, 0.1445640094, 0.1};
     outcome o;
-    run(&o, (const char *[]){"~train.epochs", "train.steps=10", "update.rule={use: sgd, lr: 1}",
-                             "schedule={rule.lr: [{use: linear, start: 0, steps: 2, reaches: end}, {use: cosine, end: 0.1}]}"}, 4);
+    const char *overrides[] = {
+        "~train.epochs", "train.steps=10", "update.rule={use: sgd, lr: 1}",
+        "schedule={rule.lr: [{use: linear, start: 0, steps: 2, reaches: end}, {use: cosine, end: 0.1}]}"};
+    run(&o, overrides, 4);
     ck_assert_int_eq(o.updates, 10);
     for (int i = 0; i < 10; i++)
         ck_assert_double_eq_tol(o.lr[i], right[i], 1e-10);
@@ -236,7 +241,8 @@ END_TEST
 START_TEST(schedules_reach_layers_and_the_loss)
 {
     outcome scheduled, fixed;
-    run(&scheduled, (const char *[]){"~train.epochs", "train.steps=3", "schedule={loss.smoothing: {use: constant, value: 1}}"}, 3);
+    run(&scheduled,
+        (const char *[]){"~train.epochs", "train.steps=3", "schedule={loss.smoothing: {use: constant, value: 1}}"}, 3);
     run(&fixed, (const char *[]){"~train.epochs", "train.steps=3", "loss.smoothing=1", "~schedule"}, 3);
     assert_same_bits(&scheduled, &fixed);
     ck_assert(scheduled.loss == fixed.loss);
@@ -247,8 +253,9 @@ END_TEST
 
 START_TEST(counts_beyond_reason_are_refused)
 {
-    static const char *const overrides[] = {"train.epochs=1e30", "eval.every=1e300 epochs",
-                                            "schedule={rule.lr: [{use: constant, steps: 9223372036854775807}, {use: constant, steps: 9}, cosine]}"};
+    static const char *const overrides[] = {
+        "train.epochs=1e30", "eval.every=1e300 epochs",
+        "schedule={rule.lr: [{use: constant, steps: 9223372036854775807}, {use: constant, steps: 9}, cosine]}"};
     for (size_t i = 0; i < 3; i++) {
         outcome o;
         tn_error err = {0};
@@ -296,8 +303,8 @@ START_TEST(finite_checks_can_be_asked_for)
         outcome o;
         tn_error err = {0};
         tn_log log;
-        ck_ok(open_run(&o, &log, (const char *[]){"~update.clip-norm", asked ? "train.check_finite=true" : "train.check_finite=false"},
-                       2, &err), err);
+        const char *check = asked ? "train.check_finite=true" : "train.check_finite=false";
+        ck_ok(open_run(&o, &log, (const char *[]){"~update.clip-norm", check}, 2, &err), err);
         tn_parameters *all = tn_graph_parameters(tn_trainer_graph(o.trainer));
         ((float *)all->p)[all->at[0]] = INFINITY;
         ck_ok(tn_trainer_step(o.trainer, &err), err);
@@ -335,8 +342,9 @@ START_TEST(a_steady_step_allocates_nothing)
     outcome o;
     tn_error err = {0};
     tn_log log;
-    ck_ok(open_run(&o, &log, (const char *[]){"train.threads=2", "backend=openblas", "model.regularizer=dropout",
-                                              "+update={use: ema}", "schedule={rule.lr: {use: cosine}}"}, 5, &err), err);
+    const char *overrides[] = {"train.threads=2", "backend=openblas", "model.regularizer=dropout", "+update={use: ema}",
+                               "schedule={rule.lr: {use: cosine}}"};
+    ck_ok(open_run(&o, &log, overrides, 5, &err), err);
     ck_ok(tn_trainer_step(o.trainer, &err), err);
     int32_t status = TN_OK;
     int64_t host = tn_memory_count(), all = malloc_count(); /* no assertion in between: Check allocates */

@@ -24,7 +24,7 @@ extern "C" {
 typedef struct tn_gemm {
     uint32_t struct_size;
     uint32_t reserved;
-    tn_dtype dtype; /* of a, b and c: f32 or f64; others where a backend says so */
+    tn_dtype dtype;                   /* of a, b and c: f32 or f64; others where a backend says so */
     int32_t transpose_a, transpose_b; /* 0 or 1 */
     int32_t reserved2;
     int64_t m, n, k;

@@ -51,15 +51,16 @@ typedef struct tn_weight {
     int32_t ndim;
     int32_t init; /* TN_INIT_* */
     const int64_t *shape;
-    double a, b; /* of the initial-value rule */
+    double a, b;                       /* of the initial-value rule */
     int32_t fan_in_axis, fan_out_axis; /* -1: none */
 } tn_weight;
 TN_AT(tn_weight, name, 8);
 TN_AT(tn_weight, shape, 24);
 TN_SIZE(tn_weight, 56);
 
-/* Of the host, lent to `infer`. Every function copies what it is given; shapes have the planned maximum batch. The order
- * of the calls is the index in tn_layer_call; `output` is called once. A refusal holds: it fails the layer. [load] */
+/* Of the host, lent to `infer`. Every function copies what it is given; shapes have the planned maximum batch. The
+ * order of the calls is the index in tn_layer_call; `output` is called once. A refusal holds: it fails the layer.
+ * [load] */
 typedef struct tn_layer_planner {
     uint32_t struct_size;
     uint32_t reserved;
@@ -87,12 +88,12 @@ typedef struct tn_layer_call {
     const tn_compute *compute; /* whole axis only, else NULL */
     int64_t lo, n;
     int32_t piece, pieces; /* which of how many */
-    const tn_tensor *x;         /* inputs; data NULL in backward unless kept */
-    const tn_tensor *y;         /* the output; data NULL in backward unless kept */
-    const tn_tensor *dy;        /* backward */
-    const tn_tensor *dx;        /* backward; data NULL: that input needs none */
+    const tn_tensor *x;    /* inputs; data NULL in backward unless kept */
+    const tn_tensor *y;    /* the output; data NULL in backward unless kept */
+    const tn_tensor *dy;   /* backward */
+    const tn_tensor *dx;   /* backward; data NULL: that input needs none */
     const tn_tensor *parameter;
-    const tn_tensor *gradient;  /* rows axis: this piece's partials, to be set; else see TN_ACCUMULATE */
+    const tn_tensor *gradient; /* rows axis: this piece's partials, to be set; else see TN_ACCUMULATE */
     const tn_tensor *buffer;
     const tn_tensor *saved;
     void *workspace;

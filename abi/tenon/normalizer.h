@@ -28,7 +28,7 @@ extern "C" {
 typedef struct tn_normalizer_rounds {
     uint32_t struct_size;
     uint32_t reserved;
-    int64_t (*count)(const void *hyper, const tn_tensor *x);             /* f64 values a call [any] */
+    int64_t (*count)(const void *hyper, const tn_tensor *x);           /* f64 values a call [any] */
     void (*forward_partial)(const tn_layer_call *call, double *sums);  /* this piece's share, set [piece] */
     void (*backward_partial)(const tn_layer_call *call, double *sums); /* this piece's share, set [piece] */
 } tn_normalizer_rounds;

@@ -109,7 +109,8 @@ typedef struct tn_strategy {
     uint32_t reserved;
     /* Each fills at most `room` rows and returns how many there are, or a negative status. [load] */
     int64_t (*placements)(const void *hyper, const tn_mesh *mesh, int64_t tensors, tn_placement *rows, int64_t room);
-    int64_t (*stages)(const void *hyper, const tn_mesh *mesh, int64_t nodes, const double *cost, int32_t *stage_of_node);
+    int64_t (*stages)(const void *hyper, const tn_mesh *mesh, int64_t nodes, const double *cost,
+                      int32_t *stage_of_node);
     int64_t (*actions)(const void *hyper, const tn_mesh *mesh, int32_t stage, int32_t micro_batches, tn_action *rows,
                        int64_t room);
     /* Segments: the unit of recompute and of gathering, per node. */

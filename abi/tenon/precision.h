@@ -31,9 +31,9 @@ TN_SIZE(tn_codec_call, 64);
 
 typedef struct tn_codec {
     uint32_t struct_size;
-    int32_t block;          /* elements that share a scale; restarts at each chunk; 1: none do */
-    int32_t bits;           /* of one stored element */
-    int32_t extra_bytes;    /* of one block */
+    int32_t block;                             /* elements that share a scale; restarts at each chunk; 1: none do */
+    int32_t bits;                              /* of one stored element */
+    int32_t extra_bytes;                       /* of one block */
     void (*decode)(const tn_codec_call *call); /* stored -> real [piece] */
     void (*encode)(const tn_codec_call *call); /* real -> stored [piece] */
 } tn_codec;

@@ -71,7 +71,8 @@ static void keep_evaluation(progress *p, const tn_record *record)
     }
     if (p->quiet)
         return;
-    fprintf(stderr, "%sepoch %-6.4g update %-8lld", p->terminal ? "\r\033[K" : "", record->epoch, (long long)record->update);
+    fprintf(stderr, "%sepoch %-6.4g update %-8lld", p->terminal ? "\r\033[K" : "", record->epoch,
+            (long long)record->update);
     for (int32_t i = 0; i < p->field_count; i++)
         fprintf(stderr, " %s %.4f", p->names[i], p->values[i]);
     fprintf(stderr, "  %.1f s\n", seconds() - p->started);
@@ -147,7 +148,8 @@ static int resolve(tenon *handle, const cli_options *options)
 {
     tn_error err = {0};
     char *text;
-    int32_t status = tenon_resolve(handle, options->positional[0], options->positional + 1, options->count - 1, &text, &err);
+    int32_t status =
+        tenon_resolve(handle, options->positional[0], options->positional + 1, options->count - 1, &text, &err);
     return status == TN_OK ? cli_print(text) : cli_fail(&err);
 }
 
@@ -165,8 +167,10 @@ int cli_run(tenon *handle, const cli_options *options)
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    tenon_run_options run = {.struct_size = sizeof run, .runs = options->runs, .observe = observe, .describe = describe, .user = &p};
-    int32_t status = tenon_run(handle, options->positional[0], options->positional + 1, options->count - 1, &run, &folder, &err);
+    tenon_run_options run = {
+        .struct_size = sizeof run, .runs = options->runs, .observe = observe, .describe = describe, .user = &p};
+    int32_t status =
+        tenon_run(handle, options->positional[0], options->positional + 1, options->count - 1, &run, &folder, &err);
     if (p.terminal && p.drawn > 0)
         fprintf(stderr, "\r\033[K");
     int code = 0;

@@ -42,10 +42,10 @@ typedef struct tn_experiment {
     int64_t steps;      /* train.steps; 0: by epochs */
     int64_t accumulate; /* micro-batches an update, >= 1 */
     uint64_t seed;
-    int64_t threads;    /* 0: all the process may use */
+    int64_t threads;      /* 0: all the process may use */
     int32_t check_finite; /* 1: skip an update whose gradient is not finite even when no link reads it first */
-    char *eval_split;   /* NULL: no evaluation */
-    int64_t eval_batch; /* 0: as training */
+    char *eval_split;     /* NULL: no evaluation */
+    int64_t eval_batch;   /* 0: as training */
     tn_period eval_every;
     int32_t eval_view; /* 1: the averaged view where the chain has one */
     char *resolved;    /* YAML text of all of the above with every default filled in */

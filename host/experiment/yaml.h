@@ -15,9 +15,9 @@
 
 #include "host/experiment/place.h"
 
-#define TN_YAML_DEPTH    64
-#define TN_YAML_NODES    65536
-#define TN_YAML_KEYS     256
+#define TN_YAML_DEPTH 64
+#define TN_YAML_NODES 65536
+#define TN_YAML_KEYS  256
 
 #define TN_YAML_SCALAR   0
 #define TN_YAML_SEQUENCE 1

@@ -51,7 +51,8 @@ static const char *fact(const tn_instance *instance, const char *key, const char
 static int32_t read_facts(node *n, tn_error *err)
 {
     if (json_array_size(json_object_get(n->instance->info->facts, "rounds")))
-        return tn_error_set(err, TN_E_UNSUPPORTED, "%s: its note declares rounds, which this host does not drive yet in layers",
+        return tn_error_set(err, TN_E_UNSUPPORTED,
+                            "%s: its note declares rounds, which this host does not drive yet in layers",
                             n->instance->info->name);
     static const char *const axes[] = {"whole", "rows", "columns", "elements"};
     const char *axis = fact(n->instance, "axis", "whole"), *keeps = fact(n->instance, "keeps", "none");
@@ -59,7 +60,8 @@ static int32_t read_facts(node *n, tn_error *err)
     while (which < 4 && strcmp(axes[which], axis) != 0)
         which++;
     if (which == 4)
-        return tn_error_set(err, TN_E_PLUGIN, "%s: axis \"%s\" is unknown; this host knows whole, rows, columns, elements",
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "%s: axis \"%s\" is unknown; this host knows whole, rows, columns, elements",
                             n->instance->info->name, axis);
     n->axis = (node_axis)which;
     n->keeps_input = !strcmp(keeps, "input") || !strcmp(keeps, "both");
@@ -84,7 +86,8 @@ int32_t tn_shape_check(const char *who, const char *what, int32_t ndim, const in
 {
     int64_t elements = 1; /* of the extents that are not 0: strides are products of them */
     if (ndim < 0 || ndim > TN_MAX_DIMS)
-        return tn_error_set(err, TN_E_INVALID, "%s: %s has %d dimensions; 0 to %d are allowed", who, what, ndim, TN_MAX_DIMS);
+        return tn_error_set(err, TN_E_INVALID, "%s: %s has %d dimensions; 0 to %d are allowed", who, what, ndim,
+                            TN_MAX_DIMS);
     for (int32_t i = 0; i < ndim; i++) {
         int64_t extent = shape[i] > 0 ? shape[i] : 1;
         if (shape[i] < 0 || extent > ELEMENTS_MAX / elements)
@@ -144,9 +147,16 @@ static int32_t add_parameter(planning *plan, const tn_weight *weight)
         return no_memory(plan);
     graph->parameter_capacity = capacity;
     tn_parameter *p = &all->list[index];
-    *p = (tn_parameter){.struct_size = sizeof *p, .role = weight->role, .ndim = weight->ndim, .dtype = real_dtype(graph),
-                        .fan_in_axis = weight->fan_in_axis, .fan_out_axis = weight->fan_out_axis, .tied = -1,
-                        .tensor_axis = -1, .replicas = 1, .n = 1};
+    *p = (tn_parameter){.struct_size = sizeof *p,
+                        .role = weight->role,
+                        .ndim = weight->ndim,
+                        .dtype = real_dtype(graph),
+                        .fan_in_axis = weight->fan_in_axis,
+                        .fan_out_axis = weight->fan_out_axis,
+                        .tied = -1,
+                        .tensor_axis = -1,
+                        .replicas = 1,
+                        .n = 1};
     for (int32_t i = 0; i < weight->ndim; i++) {
         p->shape[i] = weight->shape[i];
         p->n *= weight->shape[i];
@@ -221,7 +231,8 @@ static int32_t plan_saved(void *host, tn_dtype dtype, int32_t ndim, const int64_
         return status;
     if (n->saved_count == MAX_PORTS)
         return refuse(plan, "plans more than 8 saved tensors");
-    if (dtype.bits && ((dtype.bits != 8 && dtype.bits != 16 && dtype.bits != 32 && dtype.bits != 64) || dtype.lanes != 1))
+    if (dtype.bits &&
+        ((dtype.bits != 8 && dtype.bits != 16 && dtype.bits != 32 && dtype.bits != 64) || dtype.lanes != 1))
         return refuse(plan, "plans a saved tensor whose type is not one lane of 8, 16, 32 or 64 bits");
     tn_tensor_set(&n->saved[n->saved_count++], dtype.bits ? dtype : real_dtype(plan->graph), ndim, shape);
     return TN_OK;
@@ -242,7 +253,8 @@ static int32_t plan_workspace(void *host, int64_t bytes)
 static int32_t check_inputs(tn_graph *graph, node *n, const int64_t *inputs, int64_t count, tn_error *err)
 {
     if (count < 1 || count > MAX_PORTS)
-        return tn_error_set(err, TN_E_INVALID, "%s: %lld inputs; 1 to %d are allowed", n->name, (long long)count, MAX_PORTS);
+        return tn_error_set(err, TN_E_INVALID, "%s: %lld inputs; 1 to %d are allowed", n->name, (long long)count,
+                            MAX_PORTS);
     for (int64_t i = 0; i < count; i++) {
         if (inputs[i] < 0 || inputs[i] >= graph->node_count)
             return tn_error_set(err, TN_E_INVALID, "%s: input %lld is no earlier node", n->name, (long long)inputs[i]);
@@ -264,7 +276,8 @@ static int32_t infer(tn_graph *graph, node *n, tn_error *err)
 {
     tn_tensor x[MAX_PORTS];
     planning plan = {graph, n, err, TN_OK};
-    tn_layer_planner planner = {sizeof planner, 0, &plan, plan_output, plan_parameter, plan_buffer, plan_saved, plan_workspace};
+    tn_layer_planner planner = {sizeof planner, 0,           &plan,      plan_output,
+                                plan_parameter, plan_buffer, plan_saved, plan_workspace};
     int32_t has_gradient = 0;
     for (int32_t i = 0; i < n->input_count; i++) {
         x[i] = *view_of(&graph->nodes[n->input[i]].output);
@@ -294,7 +307,8 @@ static int32_t fill_node(tn_graph *graph, node *n, const int64_t *inputs, int64_
     if (status == TN_OK)
         status = tn_registry_load(graph->options.registry, n->instance->entry, &n->table, sizeof n->table, err);
     if (status == TN_OK && (!n->table.infer || !n->table.forward || !n->table.backward))
-        status = tn_error_set(err, TN_E_PLUGIN, "%s: its table lacks infer, forward or backward", n->instance->info->name);
+        status =
+            tn_error_set(err, TN_E_PLUGIN, "%s: its table lacks infer, forward or backward", n->instance->info->name);
     return status == TN_OK ? infer(graph, n, err) : status;
 }
 
@@ -304,7 +318,8 @@ static int64_t add_node(tn_graph *graph, tn_instance *instance, int32_t owned, c
 {
     tn_error *err = graph->build_error;
     if (strcmp(instance->entry->interface, TN_LAYER) != 0) {
-        tn_error_set(err, TN_E_INVALID, "%s: %s is a %s, not a layer", name, instance->info->name, instance->info->kind);
+        tn_error_set(err, TN_E_INVALID, "%s: %s is a %s, not a layer", name, instance->info->name,
+                     instance->info->kind);
         if (owned)
             tn_instance_free(instance);
         return -TN_E_INVALID;
@@ -316,7 +331,9 @@ static int64_t add_node(tn_graph *graph, tn_instance *instance, int32_t owned, c
         return -tn_error_set(err, TN_E_MEMORY, "%s: no memory for another node", name);
     }
     node *n = &graph->nodes[graph->node_count];
-    *n = (node){.name = tn_strdup(name), .instance = instance, .owned = owned,
+    *n = (node){.name = tn_strdup(name),
+                .instance = instance,
+                .owned = owned,
                 .key = tn_hash_key(graph->options.seed, name, "layer")};
     int32_t status = n->name ? fill_node(graph, n, inputs, count, err) : tn_error_set(err, TN_E_MEMORY, "no memory");
     graph->node_count++; /* counted even when half built, so that destroy frees it */
@@ -332,7 +349,8 @@ static int64_t stick(tn_graph *graph, int64_t result)
 }
 
 static int64_t build_layer(void *host, const char *kind, const char *name, const char *instance,
-                           const tn_setting *settings, int64_t setting_count, const int64_t *inputs, int64_t input_count)
+                           const tn_setting *settings, int64_t setting_count, const int64_t *inputs,
+                           int64_t input_count)
 {
     tn_graph *graph = host;
     tn_instance *made;
@@ -358,8 +376,8 @@ static int64_t build_shape(void *host, int64_t index, int64_t *ret)
 {
     tn_graph *graph = host;
     if (index < 0 || index >= graph->node_count)
-        return -tn_error_set(graph->build_error, TN_E_INVALID, "the model asks for the shape of node %lld, which is not there",
-                             (long long)index);
+        return -tn_error_set(graph->build_error, TN_E_INVALID,
+                             "the model asks for the shape of node %lld, which is not there", (long long)index);
     const owned_tensor *output = &graph->nodes[index].output;
     memcpy(ret, output->shape, (size_t)output->view.ndim * sizeof *ret);
     return output->view.ndim;
@@ -369,7 +387,8 @@ static int32_t add_input(tn_graph *graph, int64_t shape[TN_MAX_DIMS], tn_error *
 {
     const tn_graph_options *o = &graph->options;
     if (o->ndim + 1 > TN_MAX_DIMS)
-        return tn_error_set(err, TN_E_INVALID, "samples have %d dimensions; at most %d are allowed", o->ndim, TN_MAX_DIMS - 1);
+        return tn_error_set(err, TN_E_INVALID, "samples have %d dimensions; at most %d are allowed", o->ndim,
+                            TN_MAX_DIMS - 1);
     shape[0] = o->batch;
     for (int32_t i = 0; i < o->ndim; i++)
         shape[1 + i] = o->shape[i];
@@ -414,7 +433,8 @@ static int32_t run_model(tn_graph *graph, const tn_model *model, const int64_t *
     if (output < 0)
         return tn_error_wrap(err, output >= INT32_MIN + 1 ? (int32_t)-output : TN_E_PLUGIN, "model %s", name);
     if (output == 0 || output != graph->node_count - 1)
-        return tn_error_set(err, TN_E_PLUGIN, "model %s: its output is node %lld, needed its last layer, %d: every other must feed one",
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "model %s: its output is node %lld, needed its last layer, %d: every other must feed one",
                             name, (long long)output, graph->node_count - 1);
     graph->output = (int32_t)output;
     return TN_OK;

@@ -20,7 +20,9 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 void tn_compute_tile(int64_t m, int64_t n, int64_t k, int64_t *ret_rows, int64_t *ret_columns)
 {
     double flops = 2.0 * (double)m * (double)n * (double)k;
-    int64_t wanted = flops < 2 * TILE_FLOPS ? 1 : flops < TILES_MAX * TILE_FLOPS ? (int64_t)(flops / TILE_FLOPS) : TILES_MAX;
+    int64_t wanted = flops < 2 * TILE_FLOPS           ? 1
+                     : flops < TILES_MAX * TILE_FLOPS ? (int64_t)(flops / TILE_FLOPS)
+                                                      : TILES_MAX;
     *ret_rows = m > 0 ? m : 1;
     *ret_columns = n > 0 ? n : 1;
     if (wanted == 1)

@@ -43,7 +43,8 @@ static void constant(void *data, uint32_t real, int64_t n, double value)
             ((float *)data)[i] = (float)value;
 }
 
-typedef void draw(uint64_t key, uint64_t attempt, int64_t first, int64_t n, double a, double b, uint32_t real, void *ret);
+typedef void draw(uint64_t key, uint64_t attempt, int64_t first, int64_t n, double a, double b, uint32_t real,
+                  void *ret);
 
 /* Drawn in f64 and rounded, so that f32 and f64 runs start from the same values. */
 static void fill_random(draw *function, uint64_t key, int64_t n, double a, double b, uint32_t real, void *data)
@@ -77,15 +78,16 @@ static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
     uint64_t key = tn_hash_key(graph->options.seed, p->name, "initial");
     double bound = bound_of(w, p);
     if (!isfinite(w->a) || !isfinite(w->b))
-        return tn_error_set(err, TN_E_PLUGIN, "%s: the numbers of its initial-value rule, %g and %g, are not finite", p->name,
-                            w->a, w->b);
+        return tn_error_set(err, TN_E_PLUGIN, "%s: the numbers of its initial-value rule, %g and %g, are not finite",
+                            p->name, w->a, w->b);
     switch (w->init) {
     case TN_INIT_CONSTANT:
         constant(data, real, p->n, w->a);
         return TN_OK;
     case TN_INIT_UNIFORM:
         if (w->a > w->b)
-            return tn_error_set(err, TN_E_PLUGIN, "%s: starts uniform in [%g, %g), which is empty", p->name, w->a, w->b);
+            return tn_error_set(err, TN_E_PLUGIN, "%s: starts uniform in [%g, %g), which is empty", p->name, w->a,
+                                w->b);
         fill_uniform(key, p->n, w->a, w->b, real, data);
         return TN_OK;
     case TN_INIT_NORMAL:
@@ -183,11 +185,26 @@ void tn_graph_destroy(tn_graph *graph)
     }
     for (int32_t i = 0; i < graph->buffer_count; i++)
         tn_free((void *)graph->buffers[i].name);
-    void *const owned[] = {graph->nodes, graph->weights, graph->parameters.list, graph->parameters.at,
-                           graph->parameters.present, graph->parameters.p, graph->parameters.g, graph->parameter_tensors,
-                           graph->buffers, graph->buffer_tensors, graph->buffer_initial, graph->places, graph->arena,
-                           graph->buffer_arena, graph->partials, graph->workspace, graph->input, graph->target,
-                           graph->metrics, graph};
+    void *const owned[] = {graph->nodes,
+                           graph->weights,
+                           graph->parameters.list,
+                           graph->parameters.at,
+                           graph->parameters.present,
+                           graph->parameters.p,
+                           graph->parameters.g,
+                           graph->parameter_tensors,
+                           graph->buffers,
+                           graph->buffer_tensors,
+                           graph->buffer_initial,
+                           graph->places,
+                           graph->arena,
+                           graph->buffer_arena,
+                           graph->partials,
+                           graph->workspace,
+                           graph->input,
+                           graph->target,
+                           graph->metrics,
+                           graph};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         tn_free(owned[i]);
 }
@@ -214,9 +231,12 @@ size_t tn_graph_buffers(const tn_graph *graph, const tn_graph_buffer **ret)
 tn_graph_memory tn_graph_memory_of(const tn_graph *graph)
 {
     int64_t arena = graph->parameters.elements * real_bytes(graph);
-    return (tn_graph_memory){.parameters = arena, .gradients = arena, .buffers = graph->buffer_bytes,
+    return (tn_graph_memory){.parameters = arena,
+                             .gradients = arena,
+                             .buffers = graph->buffer_bytes,
                              .input = graph->input_bytes + tn_tensor_bytes(&graph->target_tensor.view),
-                             .activations = graph->arena_bytes, .activations_unshared = graph->unshared_bytes,
+                             .activations = graph->arena_bytes,
+                             .activations_unshared = graph->unshared_bytes,
                              .partials = graph->partial_bytes,
                              .workspace = graph->workspace_bytes * tn_pool_threads(graph->options.pool)};
 }

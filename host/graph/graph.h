@@ -51,13 +51,13 @@ void *tn_graph_input(tn_graph *graph);
 void *tn_graph_target(tn_graph *graph);
 
 typedef struct tn_graph_run {
-    int64_t n;         /* samples at hand in input and target, 1..batch */
-    uint32_t flags;    /* TN_TRAIN: batch statistics, dropout and backward; TN_ACCUMULATE: add to the gradients */
-    int64_t attempt;   /* for random numbers: the same attempt and micro draw the same */
-    int64_t micro;     /* which micro-batch of the window */
+    int64_t n;       /* samples at hand in input and target, 1..batch */
+    uint32_t flags;  /* TN_TRAIN: batch statistics, dropout and backward; TN_ACCUMULATE: add to the gradients */
+    int64_t attempt; /* for random numbers: the same attempt and micro draw the same */
+    int64_t micro;   /* which micro-batch of the window */
     int64_t update;
-    double seed;       /* factor on the gradient of the loss's sum */
-    const void *p;     /* parameters to use: NULL for the graph's own, or an arena of the same layout */
+    double seed;   /* factor on the gradient of the loss's sum */
+    const void *p; /* parameters to use: NULL for the graph's own, or an arena of the same layout */
 } tn_graph_run;
 
 /* Would a batch of n samples be accepted? Layers may refuse some for training: batch statistics need two values.

@@ -9,12 +9,12 @@
 #include "host/graph/compute.h"
 #include "host/graph/graph.h"
 
-#define MAX_PORTS 8  /* inputs, parameters, buffers or saved tensors of one node */
-#define PIECES_MAX 64 /* of a "rows" node: each has a partial of the parameter gradients */
+#define MAX_PORTS      8  /* inputs, parameters, buffers or saved tensors of one node */
+#define PIECES_MAX     64 /* of a "rows" node: each has a partial of the parameter gradients */
 #define PIECE_ELEMENTS 8192
 /* Larger than any memory, small enough that sums over a graph stay in 63 bits: what lies above is refused. */
 #define ELEMENTS_MAX ((int64_t)1 << 40)
-#define NODES_MAX 65536
+#define NODES_MAX    65536
 
 typedef enum { AXIS_WHOLE, AXIS_ROWS, AXIS_COLUMNS, AXIS_ELEMENTS } node_axis;
 
@@ -52,9 +52,9 @@ typedef struct {
     int32_t saved_count;
     int64_t workspace;
 
-    int32_t y, dy, saved_place[MAX_PORTS];       /* places; -1: none */
-    int32_t dx_extra[MAX_PORTS];                 /* place of a gradient that must be added to another's; -1: none */
-    int64_t partial_elements;                    /* of one piece's partials, padded; 0: none */
+    int32_t y, dy, saved_place[MAX_PORTS]; /* places; -1: none */
+    int32_t dx_extra[MAX_PORTS];           /* place of a gradient that must be added to another's; -1: none */
+    int64_t partial_elements;              /* of one piece's partials, padded; 0: none */
 
     /* What calls see; data pointers are set by plan.c, extents of the batch by run.c. */
     tn_tensor x[MAX_PORTS], dx[MAX_PORTS], out, dout, param[MAX_PORTS], grad[MAX_PORTS], state[MAX_PORTS],

@@ -91,7 +91,8 @@ static void place_node(tn_graph *graph, int32_t i)
             if (n->input[e] == n->input[k])
                 first_use = e;
         int32_t direct = source->last_consumer == i && first_use == k;
-        n->dx_extra[k] = direct || source->dy < 0 ? -1 : new_place(graph, tn_tensor_bytes(&source->output.view), back, back);
+        n->dx_extra[k] =
+            direct || source->dy < 0 ? -1 : new_place(graph, tn_tensor_bytes(&source->output.view), back, back);
     }
     if (i > 0 && forward_in_place(graph, n))
         share(graph, n->y, graph->nodes[n->input[0]].y);
@@ -161,8 +162,10 @@ static int32_t plan_activations(tn_graph *graph, tn_error *err)
     if (status != TN_OK)
         return status;
     graph->arena = tn_alloc_aligned((size_t)graph->arena_bytes + 64);
-    return graph->arena ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for %lld bytes of activations; a smaller batch needs less",
-                                               (long long)graph->arena_bytes);
+    return graph->arena
+               ? TN_OK
+               : tn_error_set(err, TN_E_MEMORY, "no memory for %lld bytes of activations; a smaller batch needs less",
+                              (long long)graph->arena_bytes);
 }
 
 /* ---- parameters, buffers, scratch ---- */
@@ -188,7 +191,8 @@ static int32_t plan_parameters(tn_graph *graph, tn_error *err)
     size_t bytes = (size_t)(all->elements * real_bytes(graph)) + 64;
     all->p = tn_alloc_aligned(bytes);
     all->g = tn_alloc_aligned(bytes);
-    return all->p && all->g ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for %lld parameters", (long long)all->elements);
+    return all->p && all->g ? TN_OK
+                            : tn_error_set(err, TN_E_MEMORY, "no memory for %lld parameters", (long long)all->elements);
 }
 
 static int32_t plan_buffers(tn_graph *graph, tn_error *err)
@@ -285,11 +289,13 @@ int32_t tn_graph_plan(tn_graph *graph, tn_error *err)
 {
     for (int32_t i = 1; i < graph->node_count; i++)
         if (graph->nodes[i].consumers == 0 && i != graph->output)
-            return tn_error_set(err, TN_E_INVALID, "the model's layer \"%s\" feeds nothing; its output must be used or be the model's",
+            return tn_error_set(err, TN_E_INVALID,
+                                "the model's layer \"%s\" feeds nothing; its output must be used or be the model's",
                                 graph->nodes[i].name);
     if (!graph->nodes[graph->output].needs_gradient)
         return tn_error_set(err, TN_E_INVALID, "the model has no parameters to train");
-    int32_t (*const steps[])(tn_graph *, tn_error *) = {plan_parameters, plan_buffers, plan_batch, plan_activations, plan_scratch};
+    int32_t (*const steps[])(tn_graph *, tn_error *) = {plan_parameters, plan_buffers, plan_batch, plan_activations,
+                                                        plan_scratch};
     int32_t status = TN_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == TN_OK; i++)
         status = steps[i](graph, err);

@@ -93,9 +93,18 @@ static void run_pieces(execution *e)
 static execution prepare(const tn_graph *graph, const node *n, const tn_context *context, uint32_t flags)
 {
     execution e = {.graph = graph, .node = n};
-    e.call = (tn_layer_call){.struct_size = sizeof e.call, .flags = flags, .hyper = n->instance->hyper, .context = context,
-                             .compute = n->axis == AXIS_WHOLE ? &graph->compute : NULL, .x = n->x, .y = &n->out,
-                             .dy = &n->dout, .dx = n->dx, .parameter = n->param, .gradient = n->grad, .buffer = n->state,
+    e.call = (tn_layer_call){.struct_size = sizeof e.call,
+                             .flags = flags,
+                             .hyper = n->instance->hyper,
+                             .context = context,
+                             .compute = n->axis == AXIS_WHOLE ? &graph->compute : NULL,
+                             .x = n->x,
+                             .y = &n->out,
+                             .dy = &n->dout,
+                             .dx = n->dx,
+                             .parameter = n->param,
+                             .gradient = n->grad,
+                             .buffer = n->state,
                              .saved = n->keep};
     return e;
 }
@@ -216,9 +225,13 @@ static void run_loss(tn_graph *graph, const tn_graph_run *run, tn_exact *sums)
     int64_t row = larger(1, tn_tensor_elements(&output->out) / larger(1, run->n));
     loss_execution e = {.graph = graph, .total = run->n};
     e.extent = larger(ceil_div(PIECE_ELEMENTS, row), ceil_div(run->n, PIECES_MAX));
-    e.call = (tn_loss_call){.struct_size = sizeof e.call, .hyper = graph->options.loss->hyper, .context = &context,
-                            .x = &output->out, .target = &graph->target_tensor.view,
-                            .dx = run->flags & TN_TRAIN ? &graph->loss_dx : NULL, .seed = run->seed};
+    e.call = (tn_loss_call){.struct_size = sizeof e.call,
+                            .hyper = graph->options.loss->hyper,
+                            .context = &context,
+                            .x = &output->out,
+                            .target = &graph->target_tensor.view,
+                            .dx = run->flags & TN_TRAIN ? &graph->loss_dx : NULL,
+                            .seed = run->seed};
     int64_t pieces = larger(1, ceil_div(e.total, e.extent));
     tn_pool_run(graph->options.pool, loss_piece, &e, pieces);
     for (int64_t i = 0; i < pieces; i++)
@@ -245,7 +258,8 @@ static int32_t check_layers(const tn_graph *graph, uint32_t flags, tn_error *err
             x[k].data = NULL; /* shapes only */
         }
         tn_error_clear(err);
-        int32_t status = layer->table.check ? layer->table.check(layer->instance->hyper, x, flags & TN_TRAIN, err) : TN_OK;
+        int32_t status =
+            layer->table.check ? layer->table.check(layer->instance->hyper, x, flags & TN_TRAIN, err) : TN_OK;
         if (status != TN_OK)
             return tn_error_wrap(err, status, "%s", layer->name);
     }
@@ -277,7 +291,8 @@ static void use_parameters(tn_graph *graph, const void *p)
     const char *base = p ? p : graph->parameters.p;
     for (int32_t i = 1; i < graph->node_count; i++)
         for (int32_t k = 0; k < graph->nodes[i].parameter_count; k++)
-            graph->nodes[i].param[k].data = (void *)(base + graph->parameters.at[graph->nodes[i].parameter + k] * real_bytes(graph));
+            graph->nodes[i].param[k].data =
+                (void *)(base + graph->parameters.at[graph->nodes[i].parameter + k] * real_bytes(graph));
 }
 
 int32_t tn_graph_run_batch(tn_graph *graph, const tn_graph_run *run, tn_exact sums[TN_SUMS_MAX], tn_error *err)

@@ -66,8 +66,8 @@ static int32_t check_integers(const parser *p, const tn_row *row)
     json_t *list = json_loads(row->default_text, 0, NULL), *item;
     size_t i;
     int ok = json_is_array(list);
-    json_array_foreach(list, i, item) ok =
-        ok && json_is_integer(item) && tn_range_holds(&row->range, (double)json_integer_value(item));
+    json_array_foreach(list, i, item)
+        ok = ok && json_is_integer(item) && tn_range_holds(&row->range, (double)json_integer_value(item));
     json_decref(list);
     return ok ? TN_OK : invalid_row(p, row, "default", row->default_text, "a list of integers within the range");
 }
@@ -264,8 +264,10 @@ static int clean(json_t *value)
     int ok = !json_is_string(value) || tn_note_printable(json_string_value(value));
     while (json_array_size(value) > 0 && json_is_null(json_array_get(value, json_array_size(value) - 1)))
         json_array_remove(value, json_array_size(value) - 1);
-    json_array_foreach(value, i, item) ok = clean(item) && ok;
-    json_object_foreach(value, key, item) ok = tn_note_printable(key) && clean(item) && ok;
+    json_array_foreach(value, i, item)
+        ok = clean(item) && ok;
+    json_object_foreach(value, key, item)
+        ok = tn_note_printable(key) && clean(item) && ok;
     return ok;
 }
 
@@ -285,8 +287,7 @@ static int32_t parse_text(const parser *p, const tn_note *note, json_t **ret)
     const char *key;
     json_t *value;
     if (!status) {
-        json_object_foreach(root, key, value)
-        {
+        json_object_foreach(root, key, value) {
             status = tn_fact_check(p->file, p->info->name, note->interface, key, value, p->err);
             if (status)
                 break;

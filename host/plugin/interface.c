@@ -144,8 +144,7 @@ static const char *unknown_word(const json_t *value, const char *words)
         return holds_word(words, json_string_value(value)) ? NULL : json_string_value(value);
     size_t i;
     json_t *item;
-    json_array_foreach(value, i, item)
-    {
+    json_array_foreach(value, i, item) {
         if (!json_is_string(item) || !holds_word(words, json_string_value(item)))
             return json_is_string(item) ? json_string_value(item) : "(not a text)";
     }

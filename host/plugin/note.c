@@ -75,10 +75,7 @@ static int32_t refuse_isa(const char *name, uint32_t missing, tn_error *err)
 /* ---- heads ---- */
 
 /* ASCII's control characters and U+0080 to U+009F. */
-static int is_control(const unsigned char *s)
-{
-    return s[0] < 0x20 || s[0] == 0x7F || (s[0] == 0xC2 && s[1] < 0xA0);
-}
+static int is_control(const unsigned char *s) { return s[0] < 0x20 || s[0] == 0x7F || (s[0] == 0xC2 && s[1] < 0xA0); }
 
 int tn_note_printable(const char *text)
 {
@@ -101,10 +98,9 @@ static const char *bad_text(const tn_note_item *item)
 {
     const tn_note *h = &item->head;
     int plugin = item->type == TN_NOTE_PLUGIN;
-#define FIELD(field, word)                                                                                             \
-    {                                                                                                                  \
-#field, h->field, sizeof h->field, word                                                                        \
-    }
+/* clang-format off */
+#define FIELD(field, word) {#field, h->field, sizeof h->field, word}
+    /* clang-format on */
     const struct {
         const char *name, *text;
         size_t size;

@@ -79,7 +79,8 @@ static const char *entry_cell(void *table, size_t row, size_t column)
         return headings[column];
     const list_line *line = &((const list_line *)table)[row - 1];
     const tn_entry_info *entry = line->entry;
-    const char *const cells[] = {entry->kind,    entry->name,   entry->device, line->twice ? "f32 f64" : tn_real_name(entry->real, "-"),
+    const char *const cells[] = {entry->kind,    entry->name,
+                                 entry->device,  line->twice ? "f32 f64" : tn_real_name(entry->real, "-"),
                                  entry->version, entry->summary};
     return cells[column];
 }
@@ -213,8 +214,7 @@ static void add_objects(tn_text *text, const char *key, json_t *list)
     size_t columns = 0;
     const char *name;
     json_t *value;
-    json_object_foreach(json_array_get(list, 0), name, value)
-    {
+    json_object_foreach(json_array_get(list, 0), name, value) {
         if (columns < COLUMNS_MAX)
             table.keys[columns++] = name;
     }
@@ -237,8 +237,7 @@ static void add_facts(tn_text *text, json_t *facts, int tables)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(facts, key, value)
-    {
+    json_object_foreach(facts, key, value) {
         int is_table = json_is_object(json_array_get(value, 0));
         if (is_table != tables)
             continue;

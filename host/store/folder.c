@@ -24,7 +24,8 @@ static int32_t io_error(tn_error *err, const char *what, const char *path)
 static int32_t make_parents(const char *path, tn_error *err)
 {
     if (!*path)
-        return tn_error_set(err, TN_E_INVALID, "the folder for runs has an empty name; give one, or \".\" for this one");
+        return tn_error_set(err, TN_E_INVALID,
+                            "the folder for runs has an empty name; give one, or \".\" for this one");
     char *copy = tn_strdup(path);
     int32_t status = copy ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for a path");
     for (char *slash = copy; status == TN_OK && slash;) {

@@ -39,7 +39,8 @@ static int32_t write_error(const open_sink *sink, tn_error *err)
     return tn_error_set(err, TN_E_IO, "%s: can not write: %s", sink->path, strerror(errno));
 }
 
-static int32_t open_one(tn_registry *registry, const tn_instance *instance, const char *folder, open_sink *sink, tn_error *err)
+static int32_t open_one(tn_registry *registry, const tn_instance *instance, const char *folder, open_sink *sink,
+                        tn_error *err)
 {
     const char *file = json_string_value(json_object_get(instance->info->facts, "file"));
     sink->instance = instance;

@@ -32,7 +32,8 @@ static int32_t check_split(const tn_dataset *set, const char *split, tn_error *e
     int fits = s->ndim >= 0 && s->ndim < TN_MAX_DIMS && s->target_ndim >= 0 && s->target_ndim < TN_MAX_DIMS;
     if (!fits || s->bytes < 0 || s->bytes > BYTES_MAX || s->classes < 0 || s->classes > INT32_MAX ||
         product(s->shape, s->ndim) < 0 || product(s->target_shape, s->target_ndim) < 0)
-        return tn_error_set(err, TN_E_PLUGIN, "data %s: describes its %s split with shapes, classes or a size that can not be",
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "data %s: describes its %s split with shapes, classes or a size that can not be",
                             set->instance->info->name, split);
     if (s->samples < 1 || s->samples > UINT32_MAX)
         return tn_error_set(err, TN_E_DATA, "data %s: the %s split holds %lld samples; 1 to 4294967295 are needed",
@@ -47,7 +48,8 @@ static int32_t fill(tn_registry *registry, const char *split, const tn_dataset *
     if (status != TN_OK)
         return status;
     if (!set->table.describe || !set->table.load || !set->table.gather)
-        return tn_error_set(err, TN_E_PLUGIN, "data %s: its table lacks describe, load or gather", set->instance->info->name);
+        return tn_error_set(err, TN_E_PLUGIN, "data %s: its table lacks describe, load or gather",
+                            set->instance->info->name);
     set->split.struct_size = sizeof set->split;
     tn_error_clear(err);
     status = set->table.describe(hyper, split, &set->split, err);
@@ -58,7 +60,8 @@ static int32_t fill(tn_registry *registry, const char *split, const tn_dataset *
         return status;
     set->memory = tn_alloc_aligned((size_t)set->split.bytes + 64);
     if (!set->memory)
-        return tn_error_set(err, TN_E_MEMORY, "no memory for %lld bytes of the %s split", (long long)set->split.bytes, split);
+        return tn_error_set(err, TN_E_MEMORY, "no memory for %lld bytes of the %s split", (long long)set->split.bytes,
+                            split);
     tn_error_clear(err);
     status = set->table.load(hyper, split, &set->split, train ? train->memory : NULL, set->memory, err);
     return status == TN_OK ? TN_OK : tn_error_wrap(err, status, "the %s split", split);
@@ -107,7 +110,13 @@ void tn_dataset_gather(const tn_dataset *set, tn_pool *pool, const tn_services *
 {
     const tn_data_split *s = &set->split;
     int64_t real = set->instance->real == 64 ? 8 : 4;
-    gathering g = {set, {sizeof(tn_context), 0, attempt, update, set->key, services}, index, n, augment, x, target,
+    gathering g = {set,
+                   {sizeof(tn_context), 0, attempt, update, set->key, services},
+                   index,
+                   n,
+                   augment,
+                   x,
+                   target,
                    product(s->shape, s->ndim) * real,
                    product(s->target_shape, s->target_ndim) * (s->classes > 0 ? (int64_t)sizeof(int32_t) : real)};
     int64_t pieces = (n + PIECE_SAMPLES - 1) / PIECE_SAMPLES;

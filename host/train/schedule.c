@@ -38,11 +38,13 @@ static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
         if (!d->tables[i].value)
             return tn_error_set(err, TN_E_PLUGIN, "scheduler %s: its table lacks value", segment->info->name);
         if (d->tables[i].observe)
-            return tn_error_set(err, TN_E_UNSUPPORTED, "scheduler %s: listens to metrics, which this host does not feed yet",
+            return tn_error_set(err, TN_E_UNSUPPORTED,
+                                "scheduler %s: listens to metrics, which this host does not feed yet",
                                 segment->info->name);
         d->starts[i] = start;
         if (__builtin_add_overflow(start, segment_steps(segment), &start))
-            return tn_error_set(err, TN_E_INVALID, "schedule %s: the steps of its parts are more than 2^63 in all", d->name);
+            return tn_error_set(err, TN_E_INVALID, "schedule %s: the steps of its parts are more than 2^63 in all",
+                                d->name);
     }
     return TN_OK;
 }
@@ -70,7 +72,8 @@ int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment
     schedules->horizon = horizon;
     int32_t status = TN_OK;
     for (; schedules->count < experiment->schedule_count && status == TN_OK; schedules->count++)
-        status = open_driver(registry, &experiment->schedules[schedules->count], &schedules->list[schedules->count], err);
+        status =
+            open_driver(registry, &experiment->schedules[schedules->count], &schedules->list[schedules->count], err);
     if (status != TN_OK)
         tn_schedules_close(schedules);
     else
@@ -110,8 +113,8 @@ int32_t tn_schedules_apply(tn_schedules *schedules, const tn_position *position,
         const driver *d = &schedules->list[i];
         double value = value_at(schedules, d, *position);
         if (!tn_range_holds(&d->schedule->row->range, value))
-            return tn_error_set(err, TN_E_INVALID, "schedule %s: update %lld would get %g, outside the range %s", d->name,
-                                (long long)position->step, value, d->schedule->row->range_text);
+            return tn_error_set(err, TN_E_INVALID, "schedule %s: update %lld would get %g, outside the range %s",
+                                d->name, (long long)position->step, value, d->schedule->row->range_text);
         *d->place = value;
     }
     return TN_OK;

@@ -38,11 +38,11 @@ struct tn_trainer {
     int64_t order_epoch; /* whose order is in `order`; -1: none */
     uint64_t order_key;
     uint32_t *order;
-    int64_t *index;          /* one micro-batch's samples */
-    int64_t evaluated_at;    /* attempt of the last evaluation; -1: none */
+    int64_t *index;       /* one micro-batch's samples */
+    int64_t evaluated_at; /* attempt of the last evaluation; -1: none */
     int32_t stop;
-    tn_field *fields;        /* of a record */
-    char **eval_names;       /* "test/loss", ... */
+    tn_field *fields;  /* of a record */
+    char **eval_names; /* "test/loss", ... */
     size_t metric_count;
     const char *const *metrics;
 };
@@ -58,9 +58,14 @@ static double now(void)
 
 static int32_t record(tn_trainer *t, const char *event, size_t field_count, tn_error *err)
 {
-    tn_record r = {.struct_size = sizeof r, .field_count = (int32_t)field_count, .event = event,
-                   .update = *tn_chain_update(t->chain), .attempt = t->attempt,
-                   .epoch = t->samples / (double)t->train.split.samples, .time = now(), .fields = t->fields};
+    tn_record r = {.struct_size = sizeof r,
+                   .field_count = (int32_t)field_count,
+                   .event = event,
+                   .update = *tn_chain_update(t->chain),
+                   .attempt = t->attempt,
+                   .epoch = t->samples / (double)t->train.split.samples,
+                   .time = now(),
+                   .fields = t->fields};
     int32_t status = t->sinks ? tn_sinks_record(t->sinks, &r, err) : TN_OK;
     if (status == TN_OK && t->options.observer && t->options.observer(t->options.user, &r))
         t->stop = 1;
@@ -121,8 +126,8 @@ static int32_t open_collective(tn_trainer *t, tn_error *err)
 /* Evaluation goes through buffers made for training: samples and targets must be of one kind and shape. */
 static int same_samples(const tn_data_split *a, const tn_data_split *b)
 {
-    return a->ndim == b->ndim && a->target_ndim == b->target_ndim && !a->classes == !b->classes && b->classes <= a->classes &&
-           !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) &&
+    return a->ndim == b->ndim && a->target_ndim == b->target_ndim && !a->classes == !b->classes &&
+           b->classes <= a->classes && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) &&
            !memcmp(a->target_shape, b->target_shape, (size_t)a->target_ndim * sizeof *a->target_shape);
 }
 
@@ -134,8 +139,10 @@ static int32_t open_data(tn_trainer *t, tn_error *err)
         status = tn_dataset_open(t->options.registry, e->data, e->eval_split,
                                  strcmp(e->eval_split, "train") ? &t->train : NULL, e->seed, &t->eval, err);
     if (status == TN_OK && e->eval_split && !same_samples(&t->train.split, &t->eval.split))
-        return tn_error_set(err, TN_E_DATA, "data %s: samples or targets of the %s split have another shape, or more classes, than those of train",
-                            e->data->info->name, e->eval_split);
+        return tn_error_set(
+            err, TN_E_DATA,
+            "data %s: samples or targets of the %s split have another shape, or more classes, than those of train",
+            e->data->info->name, e->eval_split);
     return status;
 }
 
@@ -148,17 +155,32 @@ static int32_t open_graph(tn_trainer *t, tn_error *err)
     int64_t batch = e->batch;
     if (e->eval_split && eval_batch(e) > batch)
         batch = eval_batch(e);
-    tn_graph_options options = {.registry = t->options.registry, .model = e->model, .loss = e->loss, .real = e->real,
-                                .batch = batch, .ndim = s->ndim, .shape = s->shape, .classes = s->classes,
-                                .target_ndim = s->target_ndim, .target_shape = s->target_shape, .backend = &t->backend,
-                                .pool = t->pool, .services = &t->services, .seed = e->seed};
+    tn_graph_options options = {.registry = t->options.registry,
+                                .model = e->model,
+                                .loss = e->loss,
+                                .real = e->real,
+                                .batch = batch,
+                                .ndim = s->ndim,
+                                .shape = s->shape,
+                                .classes = s->classes,
+                                .target_ndim = s->target_ndim,
+                                .target_shape = s->target_shape,
+                                .backend = &t->backend,
+                                .pool = t->pool,
+                                .services = &t->services,
+                                .seed = e->seed};
     int32_t status = tn_graph_create(&options, &t->graph, err);
     if (status != TN_OK)
         return status;
     t->metric_count = tn_graph_metrics(t->graph, &t->metrics);
-    tn_chain_options chain = {.registry = t->options.registry, .links = e->update, .link_count = e->update_count,
-                              .parameters = tn_graph_parameters(t->graph), .pool = t->pool, .services = &t->services,
-                              .seed = e->seed, .check_finite = e->check_finite};
+    tn_chain_options chain = {.registry = t->options.registry,
+                              .links = e->update,
+                              .link_count = e->update_count,
+                              .parameters = tn_graph_parameters(t->graph),
+                              .pool = t->pool,
+                              .services = &t->services,
+                              .seed = e->seed,
+                              .check_finite = e->check_finite};
     return tn_chain_create(&chain, &t->chain, err);
 }
 
@@ -175,8 +197,9 @@ static int32_t count_batches(tn_trainer *t, tn_error *err)
         if (samples < batch)
             return tn_error_set(err, reason.code, "%s", reason.msg);
         t->micro_batches--;
-        tn_log_write(t->options.log, TN_LOG_WARNING, "the last batch of an epoch, %lld of %lld samples, is left out: %s",
-                     (long long)rest, (long long)batch, reason.msg);
+        tn_log_write(t->options.log, TN_LOG_WARNING,
+                     "the last batch of an epoch, %lld of %lld samples, is left out: %s", (long long)rest,
+                     (long long)batch, reason.msg);
     }
     return TN_OK;
 }
@@ -186,7 +209,8 @@ static int32_t count_of(const char *what, int64_t steps, double epochs, int64_t 
 {
     double count = ceil(epochs * (double)windows);
     if (steps == 0 && count > 0x1p53)
-        return tn_error_set(err, TN_E_INVALID, "%s: %g epochs are %g updates; at most 2^53 can be counted", what, epochs, count);
+        return tn_error_set(err, TN_E_INVALID, "%s: %g epochs are %g updates; at most 2^53 can be counted", what,
+                            epochs, count);
     *ret = steps > 0 ? steps : (int64_t)count;
     return TN_OK;
 }
@@ -230,7 +254,8 @@ static int32_t allocate(tn_trainer *t, tn_error *err)
 static int32_t open_all(tn_trainer *t, tn_error *err)
 {
     const tn_experiment *e = t->e;
-    int32_t (*const steps[])(tn_trainer *, tn_error *) = {open_backend, open_collective, open_data, open_graph, plan_steps, allocate};
+    int32_t (*const steps[])(tn_trainer *, tn_error *) = {open_backend, open_collective, open_data,
+                                                          open_graph,   plan_steps,      allocate};
     int32_t status = tn_pool_create(e->threads > 0 ? (int32_t)e->threads : tn_default_threads(), &t->pool, err);
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == TN_OK; i++)
         status = steps[i](t, err);
@@ -306,10 +331,13 @@ static int32_t run_window(tn_trainer *t, double seed, tn_exact *sums, tn_error *
     for (int64_t micro = first; micro < end; micro++) {
         int64_t n = choose_samples(t, epoch, micro);
         tn_dataset_gather(&t->train, t->pool, &t->services, t->attempt, *tn_chain_update(t->chain), t->index, n, 1,
-                          tn_graph_input(t->graph),
-                          tn_graph_target(t->graph));
-        tn_graph_run run = {.n = n, .flags = TN_TRAIN | (micro > first ? TN_ACCUMULATE : 0), .attempt = t->attempt,
-                            .micro = micro - first, .update = *tn_chain_update(t->chain), .seed = seed};
+                          tn_graph_input(t->graph), tn_graph_target(t->graph));
+        tn_graph_run run = {.n = n,
+                            .flags = TN_TRAIN | (micro > first ? TN_ACCUMULATE : 0),
+                            .attempt = t->attempt,
+                            .micro = micro - first,
+                            .update = *tn_chain_update(t->chain),
+                            .seed = seed};
         int32_t status = tn_graph_run_batch(t->graph, &run, sums, err);
         if (status != TN_OK)
             return status;
@@ -328,8 +356,10 @@ static double window_seed(const tn_trainer *t)
 
 static int32_t apply_schedules(tn_trainer *t, tn_error *err)
 {
-    tn_position position = {.step = *tn_chain_update(t->chain), .epoch = t->samples / (double)t->train.split.samples,
-                            .samples = t->samples, .tokens = t->tokens};
+    tn_position position = {.step = *tn_chain_update(t->chain),
+                            .epoch = t->samples / (double)t->train.split.samples,
+                            .samples = t->samples,
+                            .tokens = t->tokens};
     return tn_schedules_apply(t->schedules, &position, err);
 }
 
@@ -376,8 +406,10 @@ static int32_t judge(tn_trainer *t, double loss, const tn_step_result *result, t
     t->bad = result->committed && isfinite(loss) ? 0 : t->bad + 1;
     if (t->bad < DIVERGED_AFTER)
         return TN_OK;
-    return tn_error_set(err, TN_E_NUMERIC, "diverged: %d attempts in a row without a finite loss and an update, the last at attempt %lld; "
-                        "try a smaller lr, a warm-up, or {use: clip-norm} in update", DIVERGED_AFTER, (long long)t->attempt - 1);
+    return tn_error_set(err, TN_E_NUMERIC,
+                        "diverged: %d attempts in a row without a finite loss and an update, the last at attempt %lld; "
+                        "try a smaller lr, a warm-up, or {use: clip-norm} in update",
+                        DIVERGED_AFTER, (long long)t->attempt - 1);
 }
 
 int32_t tn_trainer_step(tn_trainer *t, tn_error *err)
@@ -414,8 +446,7 @@ static int32_t evaluate_split(tn_trainer *t, tn_exact *sums, tn_error *err)
         for (int64_t i = 0; i < n; i++)
             t->index[i] = lo + i;
         tn_dataset_gather(&t->eval, t->pool, &t->services, t->attempt, *tn_chain_update(t->chain), t->index, n, 0,
-                          tn_graph_input(t->graph),
-                          tn_graph_target(t->graph));
+                          tn_graph_input(t->graph), tn_graph_target(t->graph));
         tn_graph_run run = {.n = n, .attempt = t->attempt, .update = *tn_chain_update(t->chain), .seed = 1, .p = view};
         int32_t status = tn_graph_run_batch(t->graph, &run, sums, err);
         if (status != TN_OK)
@@ -489,5 +520,6 @@ void tn_trainer_describe(const tn_trainer *t, tn_text *text)
     describe_bytes(text, "data", t->train.split.bytes + t->eval.split.bytes);
     describe_bytes(text, "parameters, gradients", memory.parameters + memory.gradients + memory.buffers);
     describe_bytes(text, "update state", tn_chain_bytes(t->chain));
-    describe_bytes(text, "activations, scratch", memory.activations + memory.partials + memory.workspace + memory.input);
+    describe_bytes(text, "activations, scratch",
+                   memory.activations + memory.partials + memory.workspace + memory.input);
 }

@@ -30,16 +30,16 @@ typedef struct tn_report {
 } tn_report;
 
 typedef struct tn_step_result {
-    int32_t committed;    /* 0: skipped; then no bit of p, slots or clocks changed */
+    int32_t committed;     /* 0: skipped; then no bit of p, slots or clocks changed */
     int64_t bad_parameter; /* when skipped: the first parameter whose gradient is not finite, else -1 */
 } tn_step_result;
 
 /* One state tensor, for checkpoints, plans and tests. */
 typedef struct tn_chain_slot {
-    const char *link;      /* the link's handle */
-    const char *slot;      /* the slot's name */
-    int64_t parameter;     /* index, or -1 for a global slot */
-    void *data;            /* the parameter's part of the slot's arena */
+    const char *link;  /* the link's handle */
+    const char *slot;  /* the slot's name */
+    int64_t parameter; /* index, or -1 for a global slot */
+    void *data;        /* the parameter's part of the slot's arena */
     int64_t elements;
     int32_t persistent;
 } tn_chain_slot;

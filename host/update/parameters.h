@@ -16,10 +16,10 @@ typedef struct tn_parameters {
     int64_t count;
     tn_parameter *list; /* list[i].n elements are held here */
     int64_t *at;
-    int64_t elements;   /* of an arena, padding included */
-    void *p;            /* elements of the real type, 64-byte aligned */
+    int64_t elements; /* of an arena, padding included */
+    void *p;          /* elements of the real type, 64-byte aligned */
     void *g;
-    uint8_t *present;   /* per parameter: 1 if this step's gradient exists */
+    uint8_t *present; /* per parameter: 1 if this step's gradient exists */
 } tn_parameters;
 
 #endif

@@ -40,10 +40,9 @@ static void ema_update(const tn_piece *piece)
     ema_loop(*(const ema_constants *)piece->k, piece->n, (const tn_real *)piece->p, (tn_real *)slots->average);
 }
 
-static const tn_optimizer ema_table = {sizeof(tn_optimizer), (uint32_t)sizeof(ema_constants), NULL, ema_begin, NULL,
-                                       NULL, ema_update, NULL, NULL};
+static const tn_optimizer ema_table = {
+    sizeof(tn_optimizer), (uint32_t)sizeof(ema_constants), NULL, ema_begin, NULL, NULL, ema_update, NULL, NULL};
 TN_LINK(ema, "average", HYPER, SLOTS, "Exponential moving average of the parameters",
-        TN_STAGE("after") TN_GRAIN("element") TN_VIEW(average)
-            TN_FORMULA("average = decay average + (1 - decay) p"),
+        TN_STAGE("after") TN_GRAIN("element") TN_VIEW(average) TN_FORMULA("average = decay average + (1 - decay) p"),
         ema_table)
 TN_PLUGIN("org.tenon.ema", "0.1.0", "Apache-2.0", ema)

@@ -59,9 +59,8 @@ static int32_t reference_gemm(const tn_gemm *gemm, tn_error *err)
     return status;
 }
 
-static const tn_backend reference_table = {sizeof(tn_backend), TN_CPU, reference_probe, reference_describe,
-                                           reference_gemm,     NULL,   NULL,            NULL,
-                                           NULL,               NULL};
+static const tn_backend reference_table = {
+    sizeof(tn_backend), TN_CPU, reference_probe, reference_describe, reference_gemm, NULL, NULL, NULL, NULL, NULL};
 
 TN_COMPONENT(reference, "backend", TN_BACKEND, 0u, TN_NO_HYPER, "Plain C, the oracle of every other backend", "",
              reference_table);

@@ -240,7 +240,10 @@ static int32_t idx_classes(const idx *h, int64_t *ret, tn_error *err)
 
 /* ---- the three entries ---- */
 
-static int64_t idx_bytes(const idx_file *images) { return IDX_HEAD + images->count * (images->rows * images->columns + 1); }
+static int64_t idx_bytes(const idx_file *images)
+{
+    return IDX_HEAD + images->count * (images->rows * images->columns + 1);
+}
 
 static int32_t idx_describe(const void *hyper, const char *split, tn_data_split *ret, tn_error *err)
 {
@@ -376,7 +379,8 @@ static int32_t idx_load(const void *hyper, const char *split, const tn_data_spli
     if (status != TN_OK)
         return status;
     if (images.count != described->samples || idx_bytes(&images) != described->bytes)
-        status = tn_fail(err, TN_E_DATA, "data idx: %s changed while it was read: %lld images, needed %lld as described before",
+        status = tn_fail(err, TN_E_DATA,
+                         "data idx: %s changed while it was read: %lld images, needed %lld as described before",
                          images.path, (long long)images.count, (long long)described->samples);
     else
         status = idx_fill(hyper, which == 0 ? NULL : train, &images, &labels, memory, err);

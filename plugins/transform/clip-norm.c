@@ -56,8 +56,15 @@ static void clip_norm_fold(const void *hyper, const tn_clock *clock, int32_t rou
 
 static double clip_norm_scale(const void *k) { return ((const clip_norm_constants *)k)->scale; }
 
-static const tn_optimizer clip_norm_table = {sizeof(tn_optimizer), (uint32_t)sizeof(clip_norm_constants), NULL, NULL,
-                                             clip_norm_partial, clip_norm_fold, NULL, clip_norm_scale, NULL};
+static const tn_optimizer clip_norm_table = {sizeof(tn_optimizer),
+                                             (uint32_t)sizeof(clip_norm_constants),
+                                             NULL,
+                                             NULL,
+                                             clip_norm_partial,
+                                             clip_norm_fold,
+                                             NULL,
+                                             clip_norm_scale,
+                                             NULL};
 TN_LINK(clip_norm, "transform", HYPER, TN_NO_SLOTS, "Clip the gradient to a norm over all parameters",
         TN_STAGE("gradient") TN_GRAIN("element") TN_ROUND("model", 1) TN_REPORTS("norm", "scale")
             TN_PAPER("arXiv:1211.5063") TN_FORMULA("g = g min(1, max_norm / (norm + 1e-6))"),

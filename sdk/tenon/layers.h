@@ -140,8 +140,8 @@ static inline TN_UNUSED int32_t tn_element_infer(const char *layer, const tn_ten
 #define TN_KEPT_OUTPUT_FACT  TN_KEEPS("output")
 
 #define TN_ELEMENT_LAYER(name, kind, HYPER, kept, summary, facts)                                                      \
-    TN_CLONES static void name##_forward_loop(const void *hyper, int64_t n, const tn_real *x,                          \
-                                                         const tn_real *unused, tn_real *y)                            \
+    TN_CLONES static void name##_forward_loop(const void *hyper, int64_t n, const tn_real *x, const tn_real *unused,   \
+                                              tn_real *y)                                                              \
     {                                                                                                                  \
         const name h = *(const name *)hyper;                                                                           \
         (void)unused;                                                                                                  \
@@ -150,8 +150,8 @@ static inline TN_UNUSED int32_t tn_element_infer(const char *layer, const tn_ten
         for (int64_t i = 0; i < n; i++)                                                                                \
             y[i] = name##_value(h, x[i]);                                                                              \
     }                                                                                                                  \
-    TN_CLONES static void name##_backward_loop(const void *hyper, int64_t n, const tn_real *kept_,                     \
-                                                          const tn_real *dy, tn_real *dx)                              \
+    TN_CLONES static void name##_backward_loop(const void *hyper, int64_t n, const tn_real *kept_, const tn_real *dy,  \
+                                               tn_real *dx)                                                            \
     {                                                                                                                  \
         const name h = *(const name *)hyper;                                                                           \
         n &= -TN_LANES;                                                                                                \

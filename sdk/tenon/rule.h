@@ -19,20 +19,21 @@
 #include <tenon/optimizer.h>
 #include <tenon/sdk.h>
 
-#define TN_SLOT_FIELD(name, shape, init, flags, doc) void *name;
-#define TN_SLOT_PARAM(name, shape, init, flags, doc) , tn_real *__restrict name
-#define TN_SLOT_PASS(name, shape, init, flags, doc)  , (tn_real *)slots->name
+#define TN_SLOT_FIELD(name, shape, init, flags, doc)   void *name;
+#define TN_SLOT_PARAM(name, shape, init, flags, doc)   , tn_real *__restrict name
+#define TN_SLOT_PASS(name, shape, init, flags, doc)    , (tn_real *)slots->name
 #define TN_SLOT_ADDRESS(name, shape, init, flags, doc) , &name[i]
 #define TN_SLOT_TEXT(name, shape, init, flags, doc)                                                                    \
-    "{\"name\":\"" #name "\",\"shape\":\"" #shape "\",\"init\":\"" #init "\",\"flags\":\"" #flags "\",\"doc\":\"" doc "\"},"
+    "{\"name\":\"" #name "\",\"shape\":\"" #shape "\",\"init\":\"" #init "\",\"flags\":\"" #flags "\",\"doc\":\"" doc  \
+    "\"},"
 #define TN_NO_SLOTS(S)
 
-#define TN_STAGE(text)               ",\"stage\":" #text
-#define TN_GRAIN(text)               ",\"grain\":" #text
-#define TN_ROUND(scope, scalars)     ",\"rounds\":[{\"scope\":" #scope ",\"scalars\":" #scalars "}]"
-#define TN_REPORTS(...)              ",\"reports\":[" #__VA_ARGS__ "]"
-#define TN_VIEW(slot)                ",\"view\":\"" #slot "\""
-#define TN_SLOTS_FACT(SLOTS)         ",\"slots\":[" SLOTS(TN_SLOT_TEXT) "null]"
+#define TN_STAGE(text)           ",\"stage\":" #text
+#define TN_GRAIN(text)           ",\"grain\":" #text
+#define TN_ROUND(scope, scalars) ",\"rounds\":[{\"scope\":" #scope ",\"scalars\":" #scalars "}]"
+#define TN_REPORTS(...)          ",\"reports\":[" #__VA_ARGS__ "]"
+#define TN_VIEW(slot)            ",\"view\":\"" #slot "\""
+#define TN_SLOTS_FACT(SLOTS)     ",\"slots\":[" SLOTS(TN_SLOT_TEXT) "null]"
 
 #define TN_DECLARE_RULE(name, HYPER, SLOTS)                                                                            \
     TN_DECLARE(name, HYPER)                                                                                            \
@@ -43,8 +44,8 @@
 
 /* NAME_update: calls ELEMENT(k, p, scale * g, &slot...) for every element of a piece and stores d. */
 #define TN_ELEMENT_UPDATE(name, element, constants, slots_type, SLOTS)                                                 \
-    TN_CLONES static void name##_loop(constants k, int64_t n, tn_real scale, const tn_real *__restrict p,                \
-                                      const tn_real *__restrict g, tn_real *__restrict d SLOTS(TN_SLOT_PARAM))             \
+    TN_CLONES static void name##_loop(constants k, int64_t n, tn_real scale, const tn_real *__restrict p,              \
+                                      const tn_real *__restrict g, tn_real *__restrict d SLOTS(TN_SLOT_PARAM))         \
     {                                                                                                                  \
         for (int64_t i = 0; i < n; i++)                                                                                \
             d[i] = element(k, p[i], scale * g[i] SLOTS(TN_SLOT_ADDRESS));                                              \
@@ -66,8 +67,15 @@
         name##_begin((const name *)hyper, (double)clock->t, (name##_constants *)k);                                    \
     }                                                                                                                  \
     TN_STATIC_ASSERT(sizeof(name##_constants) <= TN_CONSTANTS_MAX, #name "_constants is too large");                   \
-    static const tn_optimizer name##_table = {sizeof(tn_optimizer), (uint32_t)sizeof(name##_constants), NULL,          \
-                                              name##_begin_, NULL, NULL, name##_update, NULL, keep_};                  \
+    static const tn_optimizer name##_table = {sizeof(tn_optimizer),                                                    \
+                                              (uint32_t)sizeof(name##_constants),                                      \
+                                              NULL,                                                                    \
+                                              name##_begin_,                                                           \
+                                              NULL,                                                                    \
+                                              NULL,                                                                    \
+                                              name##_update,                                                           \
+                                              NULL,                                                                    \
+                                              keep_};                                                                  \
     TN_COMPONENT(name, "optimizer", TN_OPTIMIZER, TN_REAL, HYPER, summary,                                             \
                  TN_STAGE("rule") TN_GRAIN("element") TN_SLOTS_FACT(SLOTS) facts, name##_table);
 #define TN_ELEMENT_RULE(name, HYPER, SLOTS, summary, facts)                                                            \

@@ -58,8 +58,8 @@ TN_BOTH TN_UNUSED tn_real tn_sign(tn_real x) { return (tn_real)((x > 0) - (x < 0
 
 /* ---- errors ---- */
 
-static inline TN_UNUSED __attribute__((format(printf, 3, 4))) int32_t
-tn_fail(tn_error *err, int32_t code, const char *format, ...)
+static inline TN_UNUSED __attribute__((format(printf, 3, 4))) int32_t tn_fail(tn_error *err, int32_t code,
+                                                                              const char *format, ...)
 {
     if (err) {
         va_list args;
@@ -80,8 +80,8 @@ typedef struct tn_random4 {
 TN_BOTH TN_UNUSED tn_random4 tn_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    tn_random4 c = {{(uint32_t)counter_low, (uint32_t)(counter_low >> 32), (uint32_t)counter_high,
-                     (uint32_t)(counter_high >> 32)}};
+    tn_random4 c = {
+        {(uint32_t)counter_low, (uint32_t)(counter_low >> 32), (uint32_t)counter_high, (uint32_t)(counter_high >> 32)}};
     for (int round = 0; round < 10; round++) {
         uint64_t a = (uint64_t)c.v[0] * 0xD2511F53u, b = (uint64_t)c.v[2] * 0xCD9E8D57u;
         uint32_t x0 = (uint32_t)(b >> 32) ^ c.v[1] ^ k0, x2 = (uint32_t)(a >> 32) ^ c.v[3] ^ k1;
@@ -108,6 +108,7 @@ TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 
 #define TN_FIELD_text      const char *
 #define TN_FIELD_integers  tn_integers
 #define TN_FIELD_component int64_t
+
 #define TN_ROW_FIELD(type, name, default_, range, doc) TN_FIELD_##type name;
 
 /* Quotes round a default's token; text and integers bring their own. */
@@ -121,7 +122,7 @@ TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 
 #define TN_QUOTE_component "\""
 #define TN_ROW_TEXT(type, name, default_, range, doc)                                                                  \
     "{\"name\":\"" #name "\",\"type\":\"" #type "\",\"default\":" TN_QUOTE_##type #default_ TN_QUOTE_##type            \
-    ",\"range\":\"" range "\",\"doc\":\"" doc "\"},"
+        ",\"range\":\"" range "\",\"doc\":\"" doc "\"},"
 #define TN_NO_HYPER(X)
 
 /* struct NAME { the hyper-parameters }. The trailing member keeps an empty table legal; the host never writes it. */
@@ -136,10 +137,10 @@ TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 
  * Prose (ranges, docs, papers, formulas) is pasted between JSON's quotes: adjacent literals join as in C, but a quote,
  * a backslash or a line feed inside would need JSON's escape ("\\\""). The host refuses a note that is no JSON. */
 
-#define TN_FACT(key, json)       ",\"" key "\":" json
-#define TN_TEXT_FACT(key, text)  ",\"" key "\":\"" text "\""
-#define TN_PAPER(text)           TN_TEXT_FACT("paper", text)
-#define TN_FORMULA(text)         TN_TEXT_FACT("formula", text)
+#define TN_FACT(key, json)      ",\"" key "\":" json
+#define TN_TEXT_FACT(key, text) ",\"" key "\":\"" text "\""
+#define TN_PAPER(text)          TN_TEXT_FACT("paper", text)
+#define TN_FORMULA(text)        TN_TEXT_FACT("formula", text)
 
 /* ---- notes ---- */
 
@@ -242,9 +243,10 @@ TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 
     }
 #define TN_RECORD_(name) &name##_component,
 
-#define TN_EACH_(f, ...) TN_EACH_N_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)(f, __VA_ARGS__)
+#define TN_EACH_(f, ...)                           TN_EACH_N_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0)(f, __VA_ARGS__)
 #define TN_EACH_N_(a, b, c, d, e, g, h, i, n, ...) TN_EACH_PASTE_(n)
-#define TN_EACH_PASTE_(n)    TN_EACH_##n##_
+#define TN_EACH_PASTE_(n)                          TN_EACH_##n##_
+
 #define TN_EACH_1_(f, a)      f(a)
 #define TN_EACH_2_(f, a, ...) f(a) TN_EACH_1_(f, __VA_ARGS__)
 #define TN_EACH_3_(f, a, ...) f(a) TN_EACH_2_(f, __VA_ARGS__)

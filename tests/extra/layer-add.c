@@ -7,7 +7,8 @@
 
 TN_DECLARE(add, TN_NO_HYPER)
 
-static int32_t add_infer(const void *hyper, const tn_tensor *x, int32_t inputs, const tn_layer_planner *planner, tn_error *err)
+static int32_t add_infer(const void *hyper, const tn_tensor *x, int32_t inputs, const tn_layer_planner *planner,
+                         tn_error *err)
 {
     (void)hyper;
     if (inputs != 2 || x[0].ndim != x[1].ndim)

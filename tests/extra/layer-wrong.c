@@ -12,8 +12,20 @@
 TN_DECLARE(wrong, HYPER)
 
 enum {
-    NONE, SILENT, NO_OUTPUT, TWO_OUTPUTS, BATCH, HUGE_SHAPE, STRIDES, WORKSPACE, SAVED_TYPE, IGNORED, TWINS, NAMELESS,
-    INITIAL, NOT_FINITE
+    NONE,
+    SILENT,
+    NO_OUTPUT,
+    TWO_OUTPUTS,
+    BATCH,
+    HUGE_SHAPE,
+    STRIDES,
+    WORKSPACE,
+    SAVED_TYPE,
+    IGNORED,
+    TWINS,
+    NAMELESS,
+    INITIAL,
+    NOT_FINITE
 };
 
 static int32_t plan_fault(int64_t fault, const tn_layer_planner *p)
@@ -50,7 +62,8 @@ static int32_t plan_fault(int64_t fault, const tn_layer_planner *p)
     }
 }
 
-static int32_t wrong_infer(const void *hyper, const tn_tensor *x, int32_t inputs, const tn_layer_planner *p, tn_error *err)
+static int32_t wrong_infer(const void *hyper, const tn_tensor *x, int32_t inputs, const tn_layer_planner *p,
+                           tn_error *err)
 {
     int64_t fault = ((const wrong *)hyper)->fault, shape[] = {x->shape[0] + 1, x->shape[1]};
     (void)inputs;
@@ -69,7 +82,8 @@ static int32_t wrong_infer(const void *hyper, const tn_tensor *x, int32_t inputs
 
 static void wrong_forward(const tn_layer_call *call)
 {
-    memcpy((tn_real *)call->y->data + call->lo, (const tn_real *)call->x->data + call->lo, (size_t)call->n * sizeof(tn_real));
+    memcpy((tn_real *)call->y->data + call->lo, (const tn_real *)call->x->data + call->lo,
+           (size_t)call->n * sizeof(tn_real));
 }
 
 static void wrong_backward(const tn_layer_call *call)
@@ -80,6 +94,6 @@ static void wrong_backward(const tn_layer_call *call)
 }
 
 static const tn_layer wrong_table = {sizeof(tn_layer), 0, wrong_infer, wrong_forward, wrong_backward, NULL, NULL};
-TN_COMPONENT(wrong, "activation", TN_LAYER, TN_REAL, HYPER, "Identity with a fault", TN_AXIS("elements") TN_KEEPS("none"),
-             wrong_table);
+TN_COMPONENT(wrong, "activation", TN_LAYER, TN_REAL, HYPER, "Identity with a fault",
+             TN_AXIS("elements") TN_KEEPS("none"), wrong_table);
 TN_PLUGIN("org.tenon.test.wrong", "0.1.0", "Apache-2.0", wrong)

@@ -19,7 +19,8 @@ static int64_t linear(const tn_builder *b, const char *name, int64_t width, int6
     return b->layer(b->host, "layer", "linear", name, &out, 1, &from, 1);
 }
 
-static int64_t plain(const tn_builder *b, const char *kind, const char *layer, const char *name, int64_t from, int64_t with)
+static int64_t plain(const tn_builder *b, const char *kind, const char *layer, const char *name, int64_t from,
+                     int64_t with)
 {
     int64_t inputs[] = {from, with};
     return b->layer(b->host, kind, layer, name, NULL, 0, inputs, with >= 0 ? 2 : 1);
