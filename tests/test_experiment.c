@@ -778,6 +778,7 @@ START_TEST(the_size_has_a_limit)
     const char *path = in_test("large.yaml");
     size_t size = TN_EXPERIMENT_MAX + 1;
     char *text = tn_alloc(size, 1);
+    ck_assert_ptr_nonnull(text);
     memcpy(text, LEAST, strlen(LEAST));
     memset(text + strlen(LEAST), '\n', size - strlen(LEAST));
     write_bytes(path, text, size);
