@@ -5,6 +5,7 @@
  * one starts threads of its own in each of the host's. Its own threading also changes the bits of a result.
  */
 #include <limits.h>
+#include <stdlib.h>
 
 #include <cblas.h>
 
@@ -27,6 +28,13 @@ static int32_t openblas_probe(const tn_services *services, tn_error *err)
             "backend openblas: the library would use %d threads a call, needed 1; set OPENBLAS_NUM_THREADS=1 "
             "in the environment before it is loaded (the program `tenon` does)",
             threads);
+    /* It takes a work area of this size for each thread at its first product, and tries for ever where none is left. */
+    void *room = malloc((size_t)128 << 20);
+    if (!room)
+        return tn_fail(err, TN_E_MEMORY,
+                       "backend openblas: no room for a work area of 128 MiB a thread; raise the limit on memory "
+                       "(ulimit -v), or use backend: reference");
+    free(room);
     return TN_OK;
 }
 
