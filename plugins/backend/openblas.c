@@ -6,10 +6,31 @@
  */
 #include <limits.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cblas.h>
 
 #include <tenon/gemm.h>
+
+/* The library takes a work area for each thread at its first product, and tries for ever where there is no room for it.
+ */
+static int32_t openblas_room(tn_error *err)
+{
+    struct rlimit limit;
+    size_t need = (size_t)(1 + sysconf(_SC_NPROCESSORS_ONLN)) * ((size_t)128 << 20);
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return TN_OK;
+    void *room = malloc(need);
+    if (!room)
+        return tn_fail(
+            err, TN_E_MEMORY,
+            "backend openblas: no room for a work area of 128 MiB a thread, %zu MiB here; raise the limit on "
+            "memory (ulimit -v), or use `backend: reference`",
+            need >> 20);
+    free(room);
+    return TN_OK;
+}
 
 static int32_t openblas_probe(const tn_services *services, tn_error *err)
 {
@@ -28,14 +49,7 @@ static int32_t openblas_probe(const tn_services *services, tn_error *err)
             "backend openblas: the library would use %d threads a call, needed 1; set OPENBLAS_NUM_THREADS=1 "
             "in the environment before it is loaded (the program `tenon` does)",
             threads);
-    /* It takes a work area of this size for each thread at its first product, and tries for ever where none is left. */
-    void *room = malloc((size_t)128 << 20);
-    if (!room)
-        return tn_fail(err, TN_E_MEMORY,
-                       "backend openblas: no room for a work area of 128 MiB a thread; raise the limit on memory "
-                       "(ulimit -v), or use backend: reference");
-    free(room);
-    return TN_OK;
+    return openblas_room(err);
 }
 
 /* The library's own line: "OpenBLAS 0.3.21 flag flag core flag". */
