@@ -102,7 +102,9 @@ static int32_t open_backend(tn_trainer *t, tn_error *err)
     tn_error_clear(err);
     status = t->backend.probe ? t->backend.probe(&t->services, err) : TN_OK;
     if (status != TN_OK)
-        return tn_error_wrap(err, status, "backend %s", instance->info->name);
+        return err && err->msg[0]
+                   ? status /* it names itself */
+                   : tn_error_set(err, status, "backend %s: refused without a reason", instance->info->name);
     if (!t->backend.gemm || t->backend.device != TN_CPU)
         return tn_error_set(err, TN_E_UNSUPPORTED, "backend %s: this host drives backends on the CPU that offer gemm",
                             instance->info->name);
