@@ -257,6 +257,38 @@ def wrong_experiments_exit_2_and_suggest():
 
 
 @case
+def a_schedule_is_checked_to_its_end_before_the_run():
+    long = ["~train.epochs", "train.steps=3000", "--runs", RUNS]
+    err = tenon("run", EXPERIMENT, "schedule={rule.lr: {use: linear, end: -1e-3}}", *long, code=2).stderr
+    assert "update 2" in err and "[0, inf)" in err and "100%" not in err, err
+    err = tenon("run", EXPERIMENT, "update.rule={use: sgd, lr: 0.1}", "schedule={rule.momentum: {use: linear, start: 0.5, end: 0.9}}",
+                *long, code=2).stderr
+    assert "momentum_buffer" in err and "rule.momentum" in err, err
+    result, _ = run("update.rule={use: sgd, lr: 0.1, momentum: 0.9}", "schedule={rule.momentum: {use: linear, start: 0.9, end: 0}}")
+    assert math.isfinite(result["test/loss"])
+
+
+@case
+def a_number_that_would_be_lost_is_refused():
+    err = tenon("run", EXPERIMENT, "update.rule.eps=1e-46", "--runs", RUNS, code=2).stderr
+    assert "would be 0 in f32" in err, err
+    run("update.rule.eps=1e-46", "precision=f64", "train.epochs=1")
+
+
+@case
+def a_batch_beyond_the_data_is_the_data():
+    done = tenon("run", EXPERIMENT, "data.batch=2147483647", "--runs", RUNS)
+    assert "more than the 203 samples" in done.stderr, done.stderr
+
+
+@case
+def a_run_can_do_without_sinks():
+    for override in ("~sinks", "sinks=[]", "sinks=none"):
+        result = json.loads(tenon("run", EXPERIMENT, override, "train.epochs=1", "--runs", RUNS, "--json").stdout)
+        assert "metrics.jsonl" not in os.listdir(result["folder"])
+
+
+@case
 def a_misspelt_key_is_shown_in_its_line():
     wrong = os.path.join(WORK, "wrong.yaml")
     with open(EXPERIMENT, encoding="utf-8") as f, open(wrong, "w", encoding="utf-8") as g:
@@ -284,6 +316,18 @@ def divergence_exits_4():
     err = tenon("run", EXPERIMENT, "~update.clip-norm", "~schedule", "update.rule={use: sgd, lr: 1e30}", "train.epochs=50",
                 "model.normalizer=none", "--runs", RUNS, code=4).stderr
     assert "diverged" in err, err
+
+
+@case
+def a_short_run_that_ends_in_nan_exits_4():
+    err = tenon("run", EXPERIMENT, "~update.clip-norm", "~schedule", "update.rule={use: sgd, lr: 1e30}", "~train.epochs",
+                "train.steps=5", "model.normalizer=none", "--runs", RUNS, code=4).stderr
+    assert "diverged: the run ended with a loss of" in err, err
+
+
+@case
+def a_missing_plugin_folder_is_said():
+    assert "/no/such/folder" in tenon("list", path="/no/such/folder").stderr
 
 
 @case

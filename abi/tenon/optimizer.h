@@ -47,8 +47,9 @@ TN_AT(tn_clock, t, 8);
 TN_SIZE(tn_clock, 32);
 
 /* One slot of state. Shape words: "like" (the parameter), "rows", "columns", "scalar", "group" and "global"
- * (one scalar a group, a run). Init words: "zero", "one", "identity", "parameter". Flags, comma-separated:
- * "nonnegative", "transient" (not saved), "offloadable", "replicated", "owner". dtype: the real type. */
+ * (one scalar a group, a run). Init words: "zero", "one", "identity", "parameter". Flags, words with blanks or commas
+ * between them: "nonnegative", "transient" (not saved), "offloadable", "replicated", "owner", "signed" (says nothing
+ * special). NULL: none. dtype: the real type. */
 typedef struct tn_slot {
     uint32_t struct_size;
     uint32_t reserved;

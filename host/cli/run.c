@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -116,6 +117,22 @@ static void print_json_string(const char *text)
     putchar('"');
 }
 
+/* The shortest decimal that reads back the same. */
+static void print_json_number(double value)
+{
+    char text[40] = "";
+    if (value - value != 0) {
+        printf(":\"%f\"", value);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    printf(":%s", text);
+}
+
 static void print_result(const progress *p, const char *folder, int json)
 {
     if (!json) {
@@ -130,7 +147,7 @@ static void print_result(const progress *p, const char *folder, int json)
     for (int32_t i = 0; i < p->field_count; i++) {
         putchar(',');
         print_json_string(p->names[i]);
-        printf(p->values[i] - p->values[i] == 0 ? ":%.17g" : ":\"%f\"", p->values[i]);
+        print_json_number(p->values[i]);
     }
     printf("}\n");
 }
@@ -167,6 +184,7 @@ int cli_run(tenon *handle, const cli_options *options)
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
     tenon_run_options run = {
         .struct_size = sizeof run, .runs = options->runs, .observe = observe, .describe = describe, .user = &p};
     int32_t status =

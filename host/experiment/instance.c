@@ -71,6 +71,11 @@ static const char *kinds_text(const tn_seat *seat, char out[128])
     return out;
 }
 
+static const char *article(const tn_seat *seat)
+{
+    return seat->kinds && strchr("aeiou", seat->kinds[0][0]) ? "an" : "a";
+}
+
 const char *tn_build_short_name(const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -92,7 +97,7 @@ int32_t tn_build_name(const tn_build *build, const tn_seat *seat, const tn_yaml 
         return TN_OK;
     }
     if (!use)
-        return tn_place_error(build->err, TN_E_INVALID, place, "needs 'use:' with the name of a %s",
+        return tn_place_error(build->err, TN_E_INVALID, place, "needs 'use:' with the name of %s %s", article(seat),
                               kinds_text(seat, kinds));
     if (use->kind == TN_YAML_SCALAR && use->value[0]) {
         *ret = use->value;
@@ -100,7 +105,8 @@ int32_t tn_build_name(const tn_build *build, const tn_seat *seat, const tn_yaml 
     }
     tn_value_found(use, found);
     return tn_place_error(build->err, TN_E_INVALID, use->place,
-                          "needs the name of a %s, or a mapping with 'use:'; found %s", kinds_text(seat, kinds), found);
+                          "needs the name of %s %s, or a mapping with 'use:'; found %s", article(seat),
+                          kinds_text(seat, kinds), found);
 }
 
 /* The message for a name that no component of the seat's kinds has. */
@@ -254,6 +260,20 @@ static int32_t set_component(const tn_build *build, tn_instance *instance, const
     return status;
 }
 
+/* A number that the component would round to 0, an eps that would be none, is refused rather than silently lost. */
+static int32_t check_precision(const tn_build *build, const tn_instance *instance, const tn_row *row,
+                               const tn_yaml *node)
+{
+    if ((row->type != TN_TYPE_REAL && row->type != TN_TYPE_FIXED) || instance->info->real != 32)
+        return TN_OK;
+    double value = *tn_instance_real(instance, row);
+    if (value == 0 || (float)value != 0)
+        return TN_OK;
+    return tn_place_error(build->err, TN_E_INVALID, node->place,
+                          "%s: %g would be 0 in f32; give a larger number, 0 itself, or `precision: f64`", row->name,
+                          value);
+}
+
 /* A row from a value; NULL: its default. */
 static int32_t set_row(const tn_build *build, tn_instance *instance, const tn_row *row, const tn_yaml *node,
                        tn_place place)
@@ -262,8 +282,10 @@ static int32_t set_row(const tn_build *build, tn_instance *instance, const tn_ro
     owner_of(instance, owner);
     if (row->type == TN_TYPE_COMPONENT)
         return set_component(build, instance, row, node, node ? node->place : place);
-    return node ? tn_value_set(row, owner, node, value_of(instance, row), build->err)
-                : tn_value_default(row, owner, value_of(instance, row), build->err);
+    if (!node)
+        return tn_value_default(row, owner, value_of(instance, row), build->err);
+    int32_t status = tn_value_set(row, owner, node, value_of(instance, row), build->err);
+    return status ? status : check_precision(build, instance, row, node);
 }
 
 /* Keys of the host can not be a component's too. */

@@ -34,6 +34,13 @@ static int32_t make_list(tn_yaml_tree *tree, tn_yaml *root, const char *key, tn_
     return TN_OK;
 }
 
+/* What an override left as one element is a list again. */
+static int32_t make_lists(tn_yaml_tree *tree, tn_yaml *root, tn_error *err)
+{
+    int32_t status = make_list(tree, root, "update", err);
+    return status ? status : make_list(tree, root, "sinks", err);
+}
+
 int32_t tn_override_prepare(tn_yaml_tree *tree, tn_yaml *root, tn_error *err)
 {
     int32_t status = TN_OK;
@@ -44,9 +51,7 @@ int32_t tn_override_prepare(tn_yaml_tree *tree, tn_yaml *root, tn_error *err)
         if (!status)
             status = tn_yaml_put(tree, root, "sinks", file, sink, err);
     }
-    if (!status)
-        status = make_list(tree, root, "update", err);
-    return status ? status : make_list(tree, root, "sinks", err);
+    return status ? status : make_lists(tree, root, err);
 }
 
 /* ---- finding ---- */
@@ -251,7 +256,7 @@ static int32_t change(const editor *e, const char *path, char what, const tn_pla
     int32_t status = tn_yaml_parse(e->tree, text, &value, e->err);
     if (!status)
         status = set(e, e->root, path, value, what == '+');
-    return status ? status : tn_override_prepare(e->tree, e->root, e->err);
+    return status ? status : make_lists(e->tree, e->root, e->err);
 }
 
 int32_t tn_override_apply(tn_yaml_tree *tree, tn_yaml *root, const char *override, tn_override *source, tn_error *err)

@@ -151,6 +151,44 @@ static const char *unknown_word(const json_t *value, const char *words)
     return NULL;
 }
 
+/* The words of optimizer.h; flags may be several, with blanks or commas between. */
+static const char slot_shapes[] = "like rows columns scalar group global";
+static const char slot_inits[] = "zero one identity parameter";
+static const char slot_flags[] = "signed nonnegative transient offloadable replicated owner";
+
+static int32_t check_word(const char *file, const char *name, const json_t *slot, const char *key, const char *words,
+                          tn_error *err)
+{
+    const char *text = json_string_value(json_object_get(slot, key));
+    char word[64];
+    for (size_t n; text && *text; text += n + (text[n] != 0)) {
+        n = strcspn(text, " ,");
+        snprintf(word, sizeof word, "%.*s", (int)n, text);
+        if (n && (n >= sizeof word || !holds_word(words, word)))
+            return tn_error_set(err, TN_E_PLUGIN,
+                                "NOTE_UNKNOWN: %s: %s: a slot's %s is '%s', which this host does not know; "
+                                "it knows: %s",
+                                file, name, key, word, words);
+    }
+    return TN_OK;
+}
+
+static int32_t check_slots(const char *file, const char *name, const json_t *slots, tn_error *err)
+{
+    size_t i;
+    json_t *slot;
+    int32_t status = TN_OK;
+    json_array_foreach(slots, i, slot) {
+        if (!status)
+            status = check_word(file, name, slot, "shape", slot_shapes, err);
+        if (!status)
+            status = check_word(file, name, slot, "init", slot_inits, err);
+        if (!status)
+            status = check_word(file, name, slot, "flags", slot_flags, err);
+    }
+    return status;
+}
+
 int32_t tn_fact_check(const char *file, const char *component, const char *interface, const char *key,
                       const json_t *value, tn_error *err)
 {
@@ -169,5 +207,6 @@ int32_t tn_fact_check(const char *file, const char *component, const char *inter
         return tn_error_set(err, TN_E_PLUGIN,
                             "NOTE_UNKNOWN: %s: %s: %s '%s', this host knows: %s; upgrade tenon or correct the word",
                             file, component, key, word, f->words);
-    return TN_OK;
+    int slots = strcmp(key, "slots") == 0 && strcmp(interface, TN_OPTIMIZER) == 0;
+    return slots ? check_slots(file, component, value, err) : TN_OK;
 }

@@ -27,11 +27,12 @@ static int is_known(const tn_search *search, const char *directory)
     return 0;
 }
 
-static int32_t add(tn_search *search, const char *directory, const tn_log *log, tn_error *err)
+/* `named`: by the user, so that its absence is worth a word. */
+static int32_t add(tn_search *search, const char *directory, int named, const tn_log *log, tn_error *err)
 {
     char real[PATH_MAX];
     if (!realpath(directory, real)) {
-        if (errno != ENOENT && errno != ENOTDIR)
+        if (named || (errno != ENOENT && errno != ENOTDIR))
             tn_log_write(log, TN_LOG_WARNING, "%s: not searched for plugins: %s", directory, strerror(errno));
         return TN_OK;
     }
@@ -53,7 +54,7 @@ static int32_t add_below(tn_search *search, const char *directory, const char *b
     char *path = tn_format("%s/%s", directory, below);
     if (!path)
         return no_memory(err);
-    int32_t status = add(search, path, log, err);
+    int32_t status = add(search, path, 0, log, err);
     tn_free(path);
     return status;
 }
@@ -68,7 +69,7 @@ static int32_t add_environment(tn_search *search, const tn_log *log, tn_error *e
         if (!directory)
             return no_memory(err);
         if (directory[0] == '/')
-            status = add(search, directory, log, err);
+            status = add(search, directory, 1, log, err);
         else
             tn_log_write(log, TN_LOG_WARNING, "TENON_PLUGIN_PATH: '%s' is not an absolute directory, ignored",
                          directory);
@@ -105,7 +106,7 @@ static int own_directory(char *ret)
 
 static int32_t add_own(tn_search *search, const tn_log *log, tn_error *err)
 {
-    static const char *const below[] = {"plugins", "../plugins", "tenon/1"};
+    static const char *const below[] = {"plugins", "tenon/1"};
     char directory[PATH_MAX];
     int32_t status = TN_OK;
     if (!own_directory(directory))

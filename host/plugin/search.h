@@ -4,7 +4,7 @@
  *
  *   1. those in TENON_PLUGIN_PATH, with ':' between them; empty and relative ones are ignored, with a warning
  *   2. $XDG_DATA_HOME/tenon/plugins, or ~/.local/share/tenon/plugins
- *   3. plugins, ../plugins and tenon/1 beside the file that holds this code, so that a build tree, a wheel and an
+ *   3. plugins and tenon/1 beside the file that holds this code, so that a build tree, a wheel and an
  *      installation all find their own
  *
  * Never the working directory. A directory that does not exist is left out, one that comes twice is taken once.

@@ -91,15 +91,24 @@ static int differ_in_real_only(const tn_entry_info *a, const tn_entry_info *b)
            !strcmp(a->device, b->device) && !strcmp(a->plugin, b->plugin) && !strcmp(a->version, b->version);
 }
 
+/* What a file is called is its maker's: control characters do not reach the terminal. */
+static void add_plain(tn_text *text, const char *string)
+{
+    for (; *string; string++)
+        tn_text_char(text, (unsigned char)*string < ' ' || *string == 0x7F ? '?' : *string);
+}
+
 static void add_other(tn_text *text, const tn_entry_info *entry)
 {
     tn_text_addf(text, "%s: ", state_names[entry->state]);
     if (entry->name[0])
         tn_text_addf(text, "%s/%s (%s %s): ", entry->kind, entry->name, entry->device, tn_real_name(entry->real, "-"));
-    if (entry->state == TN_SHADOWED)
-        tn_text_addf(text, "%s by %s\n", entry->path, entry->reason);
-    else
-        tn_text_addf(text, "%s\n", entry->state == TN_REFUSED ? entry->reason : entry->path);
+    add_plain(text, entry->state == TN_REFUSED ? entry->reason : entry->path);
+    if (entry->state == TN_SHADOWED) {
+        tn_text_add(text, " by ");
+        add_plain(text, entry->reason);
+    }
+    tn_text_char(text, '\n');
 }
 
 int32_t tn_registry_list_text(const tn_registry *registry, const char *kind, int all, tn_text *text, tn_error *err)

@@ -43,9 +43,10 @@ static int32_t make_parents(const char *path, tn_error *err)
 
 static void clean_name(char *name)
 {
-    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    if (*name == '.')
+        *name = '-';
     for (; *name; name++)
-        if (!strchr(good, *name))
+        if (*name == '/' || (unsigned char)*name < ' ' || *name == 0x7F)
             *name = '-';
 }
 

@@ -9,7 +9,8 @@
 #include <tenon/base.h>
 
 /* Makes <parent>/<yyyymmdd-hhmmss>-<name>, with -2, -3, ... appended where that exists; `parent` is made if needed.
- * `name` may hold anything: characters outside [A-Za-z0-9._-] become '-'. The caller frees *ret with tn_free. [main] */
+ * `name` may hold anything: '/', control characters and a leading '.' become '-'. The caller frees *ret with tn_free.
+ * [main] */
 int32_t tn_folder_create(const char *parent, const char *name, char **ret, tn_error *err);
 
 /* Writes one whole small file in the folder: temporary name, fsync, rename. [main] */

@@ -44,8 +44,10 @@ static int32_t open_one(tn_registry *registry, const tn_instance *instance, cons
 {
     const char *file = json_string_value(json_object_get(instance->info->facts, "file"));
     sink->instance = instance;
-    if (!file || !*file || strchr(file, '/'))
-        return tn_error_set(err, TN_E_PLUGIN, "sink %s: its note names no file", instance->info->name);
+    if (!file || !*file || *file == '.' || strchr(file, '/'))
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "sink %s: its note names the file \"%s\"; needed a plain name in the run's folder",
+                            instance->info->name, file ? file : "");
     int32_t status = tn_registry_load(registry, instance->entry, &sink->table, sizeof sink->table, err);
     if (status != TN_OK)
         return status;
@@ -56,7 +58,8 @@ static int32_t open_one(tn_registry *registry, const tn_instance *instance, cons
         return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
     sink->file = fopen(sink->path, "wxe");
     if (!sink->file)
-        return tn_error_set(err, TN_E_IO, "%s: can not create: %s", sink->path, strerror(errno));
+        return tn_error_set(err, TN_E_IO, "sink %s: %s: can not create: %s", instance->info->name, sink->path,
+                            strerror(errno));
     tn_writer writer = writer_of(sink);
     tn_error_clear(err);
     status = sink->table.begin ? sink->table.begin(instance->hyper, &writer, err) : TN_OK;

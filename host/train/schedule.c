@@ -4,6 +4,8 @@
  */
 #include "host/train/schedule.h"
 
+#include <math.h>
+
 #include "host/base/error.h"
 #include "host/base/memory.h"
 
@@ -13,9 +15,11 @@ typedef struct {
     int64_t *starts;      /* update at which each segment begins */
     char *name;
     double *place; /* in the target's hyper struct */
+    double lo, hi; /* seen when looking ahead */
 } driver;
 
 struct tn_schedules {
+    double epoch, window; /* samples of a pass and of an update */
     driver *list;
     size_t count;
     int64_t horizon;
@@ -49,6 +53,54 @@ static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
     return TN_OK;
 }
 
+static double value_at(const tn_schedules *schedules, const driver *d, tn_position position)
+{
+    size_t i = d->schedule->segment_count - 1;
+    while (i > 0 && d->starts[i] > position.step)
+        i--;
+    int64_t steps = segment_steps(d->schedule->segments[i]), left = schedules->horizon - d->starts[i];
+    position.struct_size = sizeof position;
+    position.base = d->schedule->base;
+    position.step -= d->starts[i];
+    position.horizon = steps > 0 ? steps : left > 0 ? left : 1;
+    return d->tables[i].value(d->schedule->segments[i]->hyper, &position, NULL);
+}
+
+static int32_t check_value(const driver *d, int64_t step, double value, tn_error *err)
+{
+    if (tn_range_holds(&d->schedule->row->range, value))
+        return TN_OK;
+    return tn_error_set(err, TN_E_INVALID, "schedule %s: update %lld would get %g, outside the range %s", d->name,
+                        (long long)step + 1, value, d->schedule->row->range_text);
+}
+
+static int32_t look_at(const tn_schedules *s, driver *d, int64_t step, tn_error *err)
+{
+    double samples = (double)step * s->window;
+    tn_position position = {.step = step, .epoch = samples / s->epoch, .samples = samples, .tokens = samples};
+    double value = value_at(s, d, position);
+    d->lo = value < d->lo ? value : d->lo;
+    d->hi = value > d->hi ? value : d->hi;
+    return check_value(d, step, value, err);
+}
+
+static int32_t look_ahead(const tn_schedules *s, driver *d, tn_error *err)
+{
+    int64_t stride = s->horizon / 100000 + 1;
+    int32_t status = TN_OK;
+    d->lo = HUGE_VAL;
+    d->hi = -HUGE_VAL;
+    for (int64_t step = 0; step < s->horizon && status == TN_OK; step += stride)
+        status = look_at(s, d, step, err);
+    for (size_t i = 0; i < d->schedule->segment_count && status == TN_OK; i++)
+        if (d->starts[i] < s->horizon) {
+            status = look_at(s, d, d->starts[i], err);
+            if (status == TN_OK && d->starts[i] > 0)
+                status = look_at(s, d, d->starts[i] - 1, err);
+        }
+    return status == TN_OK ? look_at(s, d, s->horizon - 1, err) : status;
+}
+
 static int32_t open_driver(tn_registry *registry, const tn_schedule *schedule, driver *d, tn_error *err)
 {
     d->schedule = schedule;
@@ -61,8 +113,8 @@ static int32_t open_driver(tn_registry *registry, const tn_schedule *schedule, d
     return open_segments(registry, d, err);
 }
 
-int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment, int64_t horizon, tn_schedules **ret,
-                          tn_error *err)
+int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment, int64_t horizon, double epoch,
+                          double window, tn_schedules **ret, tn_error *err)
 {
     tn_schedules *schedules = tn_alloc(1, sizeof *schedules);
     if (!schedules || !(schedules->list = tn_alloc(experiment->schedule_count + 1, sizeof *schedules->list))) {
@@ -70,10 +122,14 @@ int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment
         return tn_error_set(err, TN_E_MEMORY, "no memory for the schedules");
     }
     schedules->horizon = horizon;
+    schedules->epoch = epoch;
+    schedules->window = window;
     int32_t status = TN_OK;
     for (; schedules->count < experiment->schedule_count && status == TN_OK; schedules->count++)
         status =
             open_driver(registry, &experiment->schedules[schedules->count], &schedules->list[schedules->count], err);
+    for (size_t i = 0; i < schedules->count && status == TN_OK; i++)
+        status = look_ahead(schedules, &schedules->list[i], err);
     if (status != TN_OK)
         tn_schedules_close(schedules);
     else
@@ -94,27 +150,14 @@ void tn_schedules_close(tn_schedules *schedules)
     tn_free(schedules);
 }
 
-static double value_at(const tn_schedules *schedules, const driver *d, tn_position position)
-{
-    size_t i = d->schedule->segment_count - 1;
-    while (i > 0 && d->starts[i] > position.step)
-        i--;
-    int64_t steps = segment_steps(d->schedule->segments[i]), left = schedules->horizon - d->starts[i];
-    position.struct_size = sizeof position;
-    position.base = d->schedule->base;
-    position.step -= d->starts[i];
-    position.horizon = steps > 0 ? steps : left > 0 ? left : 1;
-    return d->tables[i].value(d->schedule->segments[i]->hyper, &position, NULL);
-}
-
 int32_t tn_schedules_apply(tn_schedules *schedules, const tn_position *position, tn_error *err)
 {
     for (size_t i = 0; i < schedules->count; i++) {
         const driver *d = &schedules->list[i];
         double value = value_at(schedules, d, *position);
-        if (!tn_range_holds(&d->schedule->row->range, value))
-            return tn_error_set(err, TN_E_INVALID, "schedule %s: update %lld would get %g, outside the range %s",
-                                d->name, (long long)position->step, value, d->schedule->row->range_text);
+        int32_t status = check_value(d, position->step, value, err);
+        if (status != TN_OK)
+            return status;
         *d->place = value;
     }
     return TN_OK;
@@ -126,4 +169,10 @@ const char *tn_schedules_at(const tn_schedules *schedules, size_t index, double 
 {
     *ret = *schedules->list[index].place;
     return schedules->list[index].name;
+}
+
+void tn_schedules_bounds(const tn_schedules *schedules, size_t index, double *ret_lo, double *ret_hi)
+{
+    *ret_lo = schedules->list[index].lo;
+    *ret_hi = schedules->list[index].hi;
 }

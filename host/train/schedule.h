@@ -11,9 +11,13 @@
 
 typedef struct tn_schedules tn_schedules;
 
-/* Loads the schedulers. `horizon`: updates of the whole run. [main] */
-int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment, int64_t horizon, tn_schedules **ret,
-                          tn_error *err);
+/* Loads the schedulers and looks ahead: a value outside its row's range is refused now, not in the middle of a night.
+ * `horizon`: updates of the whole run; `epoch` and `window`: samples of a pass and of an update. Of more than 100,000
+ * updates a part is looked at, the ends of all segments included. [main] */
+int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment, int64_t horizon, double epoch,
+                          double window, tn_schedules **ret, tn_error *err);
+/* The smallest and largest value that looking ahead saw. */
+void tn_schedules_bounds(const tn_schedules *schedules, size_t index, double *ret_lo, double *ret_hi);
 void tn_schedules_close(tn_schedules *schedules);
 
 /* Writes every scheduled hyper-parameter for the update at `position` (of the whole run; base and horizon are set

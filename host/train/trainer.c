@@ -31,11 +31,13 @@ struct tn_trainer {
     tn_schedules *schedules;
     tn_sinks *sinks;
 
+    int64_t batch, eval_batch;      /* samples, never more than there are */
     int64_t micro_batches, windows; /* an epoch: micro-batches, and windows of `accumulate` of them */
     int64_t attempts, eval_every;   /* the run's; attempts between evaluations, 0: only at the end */
     int64_t attempt, skipped, bad;  /* done; skipped; in a row without a finite loss and a commit */
     double samples, tokens;
-    int64_t order_epoch; /* whose order is in `order`; -1: none */
+    double loss, eval_loss; /* the last sums; finite before the first */
+    int64_t order_epoch;    /* whose order is in `order`; -1: none */
     uint64_t order_key;
     uint32_t *order;
     int64_t *index;       /* one micro-batch's samples */
@@ -148,15 +150,25 @@ static int32_t open_data(tn_trainer *t, tn_error *err)
     return status;
 }
 
-static int64_t eval_batch(const tn_experiment *e) { return e->eval_batch > 0 ? e->eval_batch : e->batch; }
+static int64_t clamp_batch(const tn_trainer *t, const char *key, int64_t batch, int64_t samples)
+{
+    if (batch <= samples)
+        return batch;
+    tn_log_write(t->options.log, TN_LOG_WARNING,
+                 "%s is %lld, more than the %lld samples there are: every batch takes all", key, (long long)batch,
+                 (long long)samples);
+    return samples;
+}
 
 static int32_t open_graph(tn_trainer *t, tn_error *err)
 {
     const tn_experiment *e = t->e;
     const tn_data_split *s = &t->train.split;
-    int64_t batch = e->batch;
-    if (e->eval_split && eval_batch(e) > batch)
-        batch = eval_batch(e);
+    t->batch = clamp_batch(t, "data.batch", e->batch, s->samples);
+    t->eval_batch = t->batch;
+    if (e->eval_split && e->eval_batch > 0)
+        t->eval_batch = clamp_batch(t, "eval.batch", e->eval_batch, t->eval.split.samples);
+    int64_t batch = t->batch > t->eval_batch ? t->batch : t->eval_batch;
     tn_graph_options options = {.registry = t->options.registry,
                                 .model = e->model,
                                 .loss = e->loss,
@@ -189,7 +201,7 @@ static int32_t open_graph(tn_trainer *t, tn_error *err)
 /* A last, short batch that a layer can not be trained on is left out, and said so once. */
 static int32_t count_batches(tn_trainer *t, tn_error *err)
 {
-    int64_t samples = t->train.split.samples, batch = t->e->batch, rest = samples % batch;
+    int64_t samples = t->train.split.samples, batch = t->batch, rest = samples % batch;
     int32_t status = samples < batch ? TN_OK : tn_graph_check(t->graph, batch, TN_TRAIN, err);
     if (status != TN_OK)
         return status;
@@ -217,6 +229,24 @@ static int32_t count_of(const char *what, int64_t steps, double epochs, int64_t 
     return TN_OK;
 }
 
+/* State is planned once: a schedule must not lead to values under which a link would plan another. */
+static int32_t check_state(tn_trainer *t, size_t index, tn_error *err)
+{
+    const tn_schedule *schedule = &t->e->schedules[index];
+    double *place = tn_instance_real(schedule->target, schedule->row), base = *place, bounds[2];
+    int32_t status = TN_OK;
+    tn_schedules_bounds(t->schedules, index, &bounds[0], &bounds[1]);
+    for (int i = 0; i < 2 && status == TN_OK; i++) {
+        *place = bounds[i];
+        status = tn_chain_check_plan(t->chain, schedule->target, err);
+        if (status != TN_OK)
+            status = tn_error_wrap(err, status, "schedule %s.%s reaches %g", schedule->target->handle,
+                                   schedule->row->name, bounds[i]);
+    }
+    *place = base;
+    return status;
+}
+
 static int32_t plan_steps(tn_trainer *t, tn_error *err)
 {
     const tn_experiment *e = t->e;
@@ -231,14 +261,18 @@ static int32_t plan_steps(tn_trainer *t, tn_error *err)
         return status;
     t->order_epoch = t->evaluated_at = -1;
     t->order_key = tn_hash_key(e->seed, "data", "order");
-    return tn_schedules_open(t->options.registry, e, t->attempts, &t->schedules, err);
+    status = tn_schedules_open(t->options.registry, e, t->attempts, (double)t->train.split.samples,
+                               (double)(t->batch * e->accumulate), &t->schedules, err);
+    for (size_t i = 0; status == TN_OK && i < e->schedule_count; i++)
+        status = check_state(t, i, err);
+    return status;
 }
 
 static int32_t allocate(tn_trainer *t, tn_error *err)
 {
     const tn_report *reports;
     size_t fields = 4 + t->metric_count + tn_schedules_count(t->schedules) + tn_chain_reports(t->chain, &reports);
-    int64_t batch = t->e->batch > eval_batch(t->e) ? t->e->batch : eval_batch(t->e);
+    int64_t batch = t->batch > t->eval_batch ? t->batch : t->eval_batch;
     t->order = tn_alloc((size_t)t->train.split.samples, sizeof *t->order);
     t->index = tn_alloc((size_t)batch, sizeof *t->index);
     t->fields = tn_alloc(fields, sizeof *t->fields);
@@ -311,7 +345,7 @@ int32_t tn_trainer_record_in(tn_trainer *t, const char *folder, tn_error *err)
 /* Samples of micro-batch `micro` of the epoch, a function of (seed, epoch, micro) alone. */
 static int64_t choose_samples(tn_trainer *t, int64_t epoch, int64_t micro)
 {
-    int64_t lo = micro * t->e->batch, left = t->train.split.samples - lo, n = left < t->e->batch ? left : t->e->batch;
+    int64_t lo = micro * t->batch, left = t->train.split.samples - lo, n = left < t->batch ? left : t->batch;
     if (t->order_epoch != epoch)
         tn_random_permutation(t->order_key, (uint64_t)epoch, t->train.split.samples, t->order);
     t->order_epoch = epoch;
@@ -322,7 +356,7 @@ static int64_t choose_samples(tn_trainer *t, int64_t epoch, int64_t micro)
 
 static int64_t window_samples(const tn_trainer *t, int64_t first, int64_t end)
 {
-    int64_t whole = (end - first) * t->e->batch, over = end * t->e->batch - t->train.split.samples;
+    int64_t whole = (end - first) * t->batch, over = end * t->batch - t->train.split.samples;
     return over > 0 ? whole - over : whole;
 }
 
@@ -396,9 +430,9 @@ static void warn_of_skip(const tn_trainer *t, double count, const tn_step_result
     const tn_parameters *all = tn_graph_parameters(t->graph);
     if (result->bad_parameter >= 0)
         tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: the gradient of %s is not finite",
-                     (long long)t->attempt, all->list[result->bad_parameter].name);
+                     (long long)t->attempt + 1, all->list[result->bad_parameter].name);
     else
-        tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: %s", (long long)t->attempt,
+        tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: %s", (long long)t->attempt + 1,
                      count == 0 ? "no target was counted" : "a sum over the gradients is not finite");
 }
 
@@ -406,12 +440,13 @@ static int32_t judge(tn_trainer *t, double loss, const tn_step_result *result, t
 {
     t->skipped += !result->committed;
     t->bad = result->committed && isfinite(loss) ? 0 : t->bad + 1;
+    t->loss = loss;
     if (t->bad < DIVERGED_AFTER)
         return TN_OK;
     return tn_error_set(err, TN_E_NUMERIC,
                         "diverged: %d attempts in a row without a finite loss and an update, the last at attempt %lld; "
                         "try a smaller lr, a warm-up, or {use: clip-norm} in update",
-                        DIVERGED_AFTER, (long long)t->attempt - 1);
+                        DIVERGED_AFTER, (long long)t->attempt);
 }
 
 int32_t tn_trainer_step(tn_trainer *t, tn_error *err)
@@ -441,7 +476,7 @@ int32_t tn_trainer_step(tn_trainer *t, tn_error *err)
 
 static int32_t evaluate_split(tn_trainer *t, tn_exact *sums, tn_error *err)
 {
-    int64_t batch = eval_batch(t->e), samples = t->eval.split.samples;
+    int64_t batch = t->eval_batch, samples = t->eval.split.samples;
     const void *view = t->e->eval_view ? tn_chain_view(t->chain) : NULL;
     for (int64_t lo = 0; lo < samples; lo += batch) {
         int64_t n = samples - lo < batch ? samples - lo : batch;
@@ -469,7 +504,8 @@ int32_t tn_trainer_evaluate(tn_trainer *t, tn_error *err)
     if (status != TN_OK)
         return status;
     double count = tn_exact_value(&sums[TN_SUM_COUNT]);
-    n = add_field(t, n, t->eval_names[0], tn_exact_value(&sums[TN_SUM_LOSS]) / count);
+    t->eval_loss = tn_exact_value(&sums[TN_SUM_LOSS]);
+    n = add_field(t, n, t->eval_names[0], t->eval_loss / count);
     for (size_t i = 0; i < t->metric_count; i++)
         n = add_field(t, n, t->eval_names[1 + i], tn_exact_value(&sums[TN_SUM_FIRST + i]) / count);
     t->evaluated_at = t->attempt;
@@ -491,6 +527,12 @@ int32_t tn_trainer_run(tn_trainer *t, tn_error *err)
         status = record(t, "end", add_field(t, 0, "skipped", (double)t->skipped), err);
     if (status == TN_OK && t->sinks)
         status = tn_sinks_flush(t->sinks, err);
+    if (status == TN_OK && !t->stop && !(isfinite(t->loss) && isfinite(t->eval_loss)))
+        status =
+            tn_error_set(err, TN_E_NUMERIC,
+                         "diverged: the run ended with a loss of %g in training and %g in evaluation; try a smaller "
+                         "lr, a warm-up, or {use: clip-norm} in update",
+                         t->loss, t->eval_loss);
     if (status == TN_OK && t->stop)
         status = tn_error_set(err, TN_E_STOPPED, "stopped on request after %lld of %lld updates", (long long)t->attempt,
                               (long long)t->attempts);
@@ -514,7 +556,7 @@ void tn_trainer_describe(const tn_trainer *t, tn_text *text)
     tn_graph_memory memory = tn_graph_memory_of(t->graph);
     const char *backend = t->backend.describe ? t->backend.describe() : NULL;
     tn_text_addf(text, "%s: %lld training samples, %lld updates of %lld samples, %d thread%s, %s\n", t->e->name,
-                 (long long)t->train.split.samples, (long long)t->attempts, (long long)(t->e->batch * t->e->accumulate),
+                 (long long)t->train.split.samples, (long long)t->attempts, (long long)(t->batch * t->e->accumulate),
                  tn_pool_threads(t->pool), tn_pool_threads(t->pool) == 1 ? "" : "s",
                  backend ? backend : t->e->backend->info->name);
     tn_graph_describe(t->graph, text);

@@ -320,3 +320,11 @@ int64_t tn_chain_bytes(const tn_chain *chain)
         arenas += chain->links[i].arena_count;
     return arenas * chain->parameters->elements * (int64_t)chain->real;
 }
+
+int32_t tn_chain_check_plan(const tn_chain *chain, const tn_instance *instance, tn_error *err)
+{
+    for (size_t i = 0; i < chain->link_count; i++)
+        if (chain->links[i].instance == instance)
+            return tn_link_check_plan(chain->parameters, &chain->links[i], err);
+    return TN_OK;
+}

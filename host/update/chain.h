@@ -49,6 +49,11 @@ typedef struct tn_chain_slot {
 int32_t tn_chain_create(const tn_chain_options *options, tn_chain **ret, tn_error *err);
 void tn_chain_destroy(tn_chain *chain);
 
+/* Would this link plan the same state under the hyper-parameters that its instance holds now? State is planned once, so
+ * a schedule must not lead elsewhere. TN_OK for an instance that is no link. TN_E_INVALID names link and slot. [main]
+ */
+int32_t tn_chain_check_plan(const tn_chain *chain, const tn_instance *instance, tn_error *err);
+
 /* One update from the gradients at hand, each read as scale * g. Allocates nothing. [main] */
 int32_t tn_chain_step(tn_chain *chain, double scale, int64_t attempt, tn_step_result *ret, tn_error *err);
 

@@ -133,6 +133,8 @@ int32_t tn_link_open(const tn_chain_options *options, tn_instance *instance, tn_
 /* Plans the slots of every parameter, allocates and initialises them and the constants. `ordinal`: how many arenas the
  * links before it have. [main] */
 int32_t tn_link_plan(const tn_parameters *parameters, size_t ordinal, tn_link *link, tn_error *err);
+/* TN_E_INVALID if the link would now plan other slots for a parameter than it has. [main] */
+int32_t tn_link_check_plan(const tn_parameters *parameters, const tn_link *link, tn_error *err);
 void tn_link_free(tn_link *link);
 /* The link's k for a parameter. */
 void *tn_link_k(const tn_chain *chain, const tn_link *link, int64_t parameter);

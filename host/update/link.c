@@ -21,7 +21,9 @@ static int32_t no_memory(const tn_link *link, tn_error *err)
 
 static int32_t not_driven(const tn_link *link, const char *fact, const char *word, tn_error *err)
 {
-    return tn_error_set(err, TN_E_UNSUPPORTED, "%s: %s \"%s\" is not driven by this host yet; leave the link out",
+    return tn_error_set(err, TN_E_UNSUPPORTED,
+                        "%s: %s \"%s\" is not driven by this host yet; use another component, or what "
+                        "docs/architecture.md lists as driven",
                         link->instance->path, fact, word);
 }
 
@@ -317,6 +319,52 @@ int32_t tn_link_plan(const tn_parameters *parameters, size_t ordinal, tn_link *l
     for (int32_t j = 0; j < link->arena_count && !status; j++)
         status = make_arena(parameters, link, ordinal + (size_t)j, &link->arenas[j], err);
     return status;
+}
+
+/* ---- planning again, to compare ---- */
+
+typedef struct {
+    const tn_link *link;
+    const tn_slot_list *has;
+    int32_t count;     /* slots planned so far */
+    const char *wrong; /* the first that is not there */
+} comparing;
+
+static int32_t compare_slot(void *host, const tn_slot *slot)
+{
+    comparing *c = host;
+    tn_slot taken;
+    tn_take(&taken, sizeof taken, slot);
+    int32_t same = c->count < c->has->count && strcmp(c->link->arenas[c->has->arena[c->count]].name, taken.name) == 0;
+    if (!same && !c->wrong)
+        c->wrong = taken.name;
+    c->count++;
+    return TN_OK;
+}
+
+static int32_t compare_scratch(void *host, int64_t bytes)
+{
+    const comparing *c = host;
+    return bytes <= c->link->scratch ? TN_OK : TN_E_INVALID;
+}
+
+int32_t tn_link_check_plan(const tn_parameters *parameters, const tn_link *link, tn_error *err)
+{
+    for (int64_t i = 0; i < parameters->count && link->table.plan; i++) {
+        comparing c = {.link = link, .has = &link->slots[i]};
+        const tn_slot_planner planner = {sizeof planner, 0, &c, compare_slot, compare_scratch};
+        tn_error_clear(err);
+        int32_t status = link->table.plan(&parameters->list[i], link->instance->hyper, &planner, err);
+        if (status)
+            return tn_error_wrap(err, status, "%s", link->instance->path);
+        if (c.wrong) /* less than it has is no harm */
+            return tn_error_set(
+                err, TN_E_INVALID,
+                "%s would need the state '%s', which it does not start with; give the row a value in the "
+                "experiment under which it does, such as one above 0",
+                link->instance->path, c.wrong);
+    }
+    return TN_OK;
 }
 
 void tn_link_free(tn_link *link)
