@@ -286,6 +286,19 @@ def author_commands():
 
 
 @case
+def author_normalizer_trains():
+    """Not only without an error: 20 updates without a warm-up must be well above the 0.1 of guessing."""
+    with Work() as work:
+        blocks = blocks_of("docs/plugin-author.md")
+        for block in [b for b in blocks if b.file == "rmsnorm.c"]:
+            work.write(block.file, block.text)
+        scripts = [b.text for b in blocks if "cc-plugin <<" in b.text or "rmsnorm.c normalizer-rmsnorm" in b.text]
+        code, output = work.run("".join(scripts))
+        found = re.search(r"^test/accuracy +(0\.\d+)$", output, re.M)
+        assert len(scripts) == 2 and code == 0 and found and float(found.group(1)) > 0.5, output
+
+
+@case
 def author_knows_every_reason_code():
     page = read("docs/plugin-author.md")
     folder = os.path.join(SOURCE, "host/plugin")
