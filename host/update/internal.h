@@ -90,7 +90,7 @@ struct tn_chain {
     size_t real; /* bytes of the real type */
     tn_link *links;
     size_t link_count;
-    int32_t check; /* 1: the gradients are to be read before the first write, and no round does it */
+    int32_t check; /* asked for: read the gradients for a finite check of their own before the first write */
     tn_report *reports;
     size_t report_count;
     tn_chain_slot *slots;
