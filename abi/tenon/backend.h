@@ -17,6 +17,8 @@ extern "C" {
 
 #define TN_BACKEND "tenon.backend/0.1"
 #define TN_COMPUTE "tenon.compute/0.1"
+/* Not a table: tn_services.interface returns the cudaStream_t of the call, in components of the device "cuda". */
+#define TN_CUDA_STREAM "tenon.cuda-stream/0.1"
 
 /* c = alpha * op(a) op(b) + beta * c, row-major; op(a) is m x k, op(b) is k x n, c is m x n. With beta 0, c is not
  * read. `count` products are done, each `*_step` elements on from the last. Leading dimensions and steps are in

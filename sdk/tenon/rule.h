@@ -19,6 +19,16 @@
 #include <tenon/optimizer.h>
 #include <tenon/sdk.h>
 
+#ifdef __CUDACC__
+#include <tenon/backend.h>
+/* The stream that the host runs this call on; the default stream where it names none. */
+static inline TN_UNUSED cudaStream_t tn_cuda_stream(const tn_context *context)
+{
+    const tn_services *services = context ? context->services : NULL;
+    return services ? (cudaStream_t)services->interface(services->host, TN_CUDA_STREAM) : (cudaStream_t)0;
+}
+#endif
+
 #define TN_SLOT_FIELD(name, shape, init, flags, doc)   void *name;
 #define TN_SLOT_PARAM(name, shape, init, flags, doc)   , tn_real *__restrict name
 #define TN_SLOT_PASS(name, shape, init, flags, doc)    , (tn_real *)slots->name
@@ -42,7 +52,28 @@
         void *end_;                                                                                                    \
     } name##_slots;
 
-/* NAME_update: calls ELEMENT(k, p, scale * g, &slot...) for every element of a piece and stores d. */
+/* NAME_update: calls ELEMENT(k, p, scale * g, &slot...) for every element of a piece and stores d. Compiled by nvcc it
+ * starts one device thread an element on the call's stream; then the piece's arrays are device memory, and k is still
+ * the host's. */
+#ifdef __CUDACC__
+#define TN_ELEMENT_UPDATE(name, element, constants, slots_type, SLOTS)                                                 \
+    static __global__ void name##_kernel(constants k, int64_t n, tn_real scale, const tn_real *__restrict p,           \
+                                         const tn_real *__restrict g, tn_real *__restrict d SLOTS(TN_SLOT_PARAM))      \
+    {                                                                                                                  \
+        int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;                                                    \
+        if (i < n)                                                                                                     \
+            d[i] = element(k, p[i], scale * g[i] SLOTS(TN_SLOT_ADDRESS));                                              \
+    }                                                                                                                  \
+    static void name##_update(const tn_piece *piece)                                                                   \
+    {                                                                                                                  \
+        const slots_type *slots = (const slots_type *)piece->slot;                                                     \
+        (void)slots;                                                                                                   \
+        if (piece->n > 0)                                                                                              \
+            name##_kernel<<<(unsigned)((piece->n + 255) / 256), 256, 0, tn_cuda_stream(piece->context)>>>(             \
+                *(const constants *)piece->k, piece->n, (tn_real)piece->scale, (const tn_real *)piece->p,              \
+                (const tn_real *)piece->g, (tn_real *)piece->d SLOTS(TN_SLOT_PASS));                                   \
+    }
+#else
 #define TN_ELEMENT_UPDATE(name, element, constants, slots_type, SLOTS)                                                 \
     TN_CLONES static void name##_loop(constants k, int64_t n, tn_real scale, const tn_real *__restrict p,              \
                                       const tn_real *__restrict g, tn_real *__restrict d SLOTS(TN_SLOT_PARAM))         \
@@ -57,6 +88,7 @@
         name##_loop(*(const constants *)piece->k, piece->n, (tn_real)piece->scale, (const tn_real *)piece->p,          \
                     (const tn_real *)piece->g, (tn_real *)piece->d SLOTS(TN_SLOT_PASS));                               \
     }
+#endif
 
 /* A whole element-wise rule; NAME_begin and NAME_element are the author's. `keep_` is NULL or a function of the
  * constants that returns the factor of decoupled decay. */
