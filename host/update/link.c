@@ -64,7 +64,7 @@ static int32_t read_stage(tn_link *link, tn_error *err)
         return bad_note(link, "its note has no stage", err);
     if (link->stage == TN_LINK_SOURCE || link->stage == TN_LINK_WRITE)
         return not_driven(link, "stage", stage, err);
-    if (strcmp(grain, "element") != 0)
+    if (strcmp(grain, "element") != 0 && strcmp(grain, "tensor") != 0)
         return not_driven(link, "grain", grain, err);
     const json_t *signal = json_array_get(json_object_get(facts, "signals"), 0);
     return signal ? not_driven(link, "signal", json_string_value(signal), err) : TN_OK;
@@ -90,7 +90,7 @@ static int32_t read_rounds(tn_link *link, tn_error *err)
 {
     const json_t *list = json_object_get(link->instance->info->facts, "rounds");
     size_t count = json_array_size(list);
-    if (count && link->stage != TN_LINK_GRADIENT)
+    if (count && link->stage != TN_LINK_GRADIENT && link->stage != TN_LINK_RULE)
         return not_driven(link, "a round in stage", stages[link->stage], err);
     if (!(link->rounds = tn_alloc(count, sizeof *link->rounds)))
         return no_memory(link, err);

@@ -38,6 +38,21 @@ def adam(p, gradients, lr, beta1=0.9, beta2=0.999, eps=1e-8, l2=0.0, weight_deca
         yield p
 
 
+def lamb(p, gradients, lr, beta1=0.9, beta2=0.999, eps=1e-6, weight_decay=0.01):
+    """arXiv:1904.00962 Algorithm 2 with bias correction, on a whole tensor (a list); ratio 1 where a norm is 0."""
+    m, v = [0.0] * len(p), [0.0] * len(p)
+    for t, g in enumerate(gradients, 1):
+        m = [beta1 * a + (1 - beta1) * b for a, b in zip(m, g)]
+        v = [beta2 * a + (1 - beta2) * b * b for a, b in zip(v, g)]
+        r = [a / (1 - beta1**t) / (math.sqrt(b / (1 - beta2**t)) + eps) + weight_decay * x for a, b, x in zip(m, v, p)]
+        norm_p, norm_r = math.sqrt(math.fsum(x * x for x in p)), math.sqrt(math.fsum(x * x for x in r))
+        ratio = norm_p / norm_r if norm_p > 0 and norm_r > 0 else 1.0
+        p = [x - lr * ratio * y for x, y in zip(p, r)]
+        yield p
+
+
+# Rules whose step depends on the tensor as a whole.
+TENSOR_FORMULAS = {"lamb": lamb}
 FORMULAS = {"sgd": sgd, "adam": adam, "adamw": adam}
 DEFAULTS = {"adamw": {"weight_decay": 0.01}}
 
@@ -57,6 +72,8 @@ VECTORS = [
     ("adamw", {"lr": "0.1", "weight_decay": "0.1"}, "adamw_.1"),
     ("adamw", {"lr": "0.02"}, None),
     ("adamw", {"lr": "0.02", "beta1": "0.8", "beta2": "0.9", "eps": "1e-2", "weight_decay": "0"}, None),
+    ("lamb", {"lr": "0.1"}, "lamb"),
+    ("lamb", {"lr": "0.02", "beta1": "0.8", "beta2": "0.9", "eps": "1e-2", "weight_decay": "0"}, None),
 ]
 
 # The scalar probe of techniques.md: theta 1, g = (0.5, -0.25, 1), lr 0.1.
@@ -85,7 +102,9 @@ def numbers(component, settings):
 
 
 def trajectory(component, settings, given):
-    """p after each step, element by element."""
+    """p after each step, element by element where the rule is one of elements."""
+    if component in TENSOR_FORMULAS:
+        return list(TENSOR_FORMULAS[component](given["p0"], given["g"], **numbers(component, settings)))
     columns = [
         list(FORMULAS[component](p0, [row[i] for row in given["g"]], **numbers(component, settings)))
         for i, p0 in enumerate(given["p0"])
@@ -95,6 +114,8 @@ def trajectory(component, settings, given):
 
 def torch_trajectory(torch, component, settings, given):
     """None where torch has no such rule."""
+    if component in TENSOR_FORMULAS:
+        return None
     s = numbers(component, settings)
     p = torch.nn.Parameter(torch.tensor(given["p0"], dtype=torch.float64))
     if component == "sgd":
@@ -149,7 +170,8 @@ def main():
             from_torch = torch_trajectory(torch, component, settings, inputs[name])
             if from_torch:
                 compare(p, from_torch, 1e-12, what + ", torch")
-        vectors.append({"component": component, "settings": settings, "input": name, "p": p})
+        vectors.append({"component": component, "settings": settings, "input": name, "p": p,
+                        "whole": component in TENSOR_FORMULAS})
     print(f"compared with torch: {torch.__version__ if torch else 'not installed'}", file=sys.stderr)
     parts = [f' "inputs": {json.dumps(inputs)}']
     parts.append(' "vectors": [\n  ' + ",\n  ".join(json.dumps(v) for v in vectors) + "\n ]")

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LAMB: Adam's direction, scaled for each tensor by the ratio of the parameter's norm to the direction's. You et al.,
+ * ICLR 2020, arXiv:1904.00962, Algorithm 2, with bias correction and phi the identity; decay is part of the direction.
+ * Where either norm is 0 the ratio is 1, so a bias that starts at 0 moves.
+ */
+#include <tenon/rule.h>
+
+#define HYPER(X)                                                                                                       \
+    X(real, lr, 1e-3, "[0, inf)", "step size")                                                                         \
+    X(real, beta1, 0.9, "[0, 1)", "decay of the mean of the gradient")                                                 \
+    X(real, beta2, 0.999, "[0, 1)", "decay of the mean of its square")                                                 \
+    X(real, eps, 1e-6, "(0, inf)", "added to the root of the corrected second moment")                                 \
+    X(real, weight_decay, 0.01, "[0, inf)", "added to the direction as weight_decay * p")
+#define SLOTS(S)                                                                                                       \
+    S(m, like, zero, signed, "mean of the gradient")                                                                   \
+    S(v, like, zero, nonnegative, "mean of its square")
+TN_DECLARE_RULE(lamb, HYPER, SLOTS)
+
+typedef struct {
+    tn_real beta1, one_minus_beta1, beta2, one_minus_beta2, correction1, root_correction2, eps, decay, step;
+    double lr;
+} lamb_constants;
+
+static void lamb_begin(const void *hyper, const tn_clock *clock, void *constants)
+{
+    const lamb *h = (const lamb *)hyper;
+    lamb_constants *k = (lamb_constants *)constants;
+    double t = (double)clock->t;
+    k->beta1 = (tn_real)h->beta1;
+    k->one_minus_beta1 = (tn_real)(1 - h->beta1);
+    k->beta2 = (tn_real)h->beta2;
+    k->one_minus_beta2 = (tn_real)(1 - h->beta2);
+    k->correction1 = (tn_real)(1 / (1 - pow(h->beta1, t)));
+    k->root_correction2 = (tn_real)(1 / sqrt(1 - pow(h->beta2, t)));
+    k->eps = (tn_real)h->eps;
+    k->decay = (tn_real)h->weight_decay;
+    k->lr = h->lr;
+}
+
+/* The direction; m and v are the new moments afterwards. */
+TN_BOTH tn_real lamb_direction(lamb_constants k, tn_real p, tn_real g, tn_real *m, tn_real *v)
+{
+    *m = k.beta1 * *m + k.one_minus_beta1 * g;
+    *v = k.beta2 * *v + k.one_minus_beta2 * g * g;
+    return k.correction1 * *m / (tn_sqrt(*v) * k.root_correction2 + k.eps) + k.decay * p;
+}
+
+TN_BOTH tn_real lamb_element(lamb_constants k, tn_real p, tn_real g, tn_real *m, tn_real *v)
+{
+    return -k.step * lamb_direction(k, p, g, m, v);
+}
+TN_ELEMENT_UPDATE(lamb, lamb_element, lamb_constants, lamb_slots, SLOTS)
+
+/* Squares of p and of the direction, from copies of the state: 16 lanes, added in order. */
+static void lamb_partial(const tn_piece *piece, const tn_partial *out)
+{
+    const lamb_constants k = *(const lamb_constants *)piece->k;
+    const lamb_slots *slots = (const lamb_slots *)piece->slot;
+    const tn_real *p = (const tn_real *)piece->p, *g = (const tn_real *)piece->g;
+    double of_p[16] = {0}, of_d[16] = {0};
+    for (int64_t i = 0; i < piece->n; i++) {
+        tn_real m = ((const tn_real *)slots->m)[i], v = ((const tn_real *)slots->v)[i];
+        tn_real d = lamb_direction(k, p[i], (tn_real)piece->scale * g[i], &m, &v);
+        of_p[i % 16] += (double)p[i] * p[i];
+        of_d[i % 16] += (double)d * d;
+    }
+    for (int lane = 0; lane < 16; lane++) {
+        out->scalars[0] += of_p[lane];
+        out->scalars[1] += of_d[lane];
+    }
+}
+
+static void lamb_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *constants,
+                      double *report)
+{
+    lamb_constants *k = (lamb_constants *)constants;
+    (void)hyper;
+    (void)clock;
+    (void)round;
+    (void)report;
+    double ratio = sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0]) / sqrt(sums[1]) : 1;
+    k->step = (tn_real)(k->lr * ratio);
+}
+
+static const tn_optimizer lamb_table = {sizeof(tn_optimizer),
+                                        (uint32_t)sizeof(lamb_constants),
+                                        NULL,
+                                        lamb_begin,
+                                        lamb_partial,
+                                        lamb_fold,
+                                        lamb_update,
+                                        NULL,
+                                        NULL};
+TN_LINK(lamb, "optimizer", HYPER, SLOTS, "Adam with a step relative to each tensor's norm",
+        TN_STAGE("rule") TN_GRAIN("tensor") TN_ROUND("tensor", 2) TN_PAPER("arXiv:1904.00962")
+            TN_FORMULA("r = m^ / (sqrt(v^) + eps) + wd p; p = p - lr (|p| / |r|) r"),
+        lamb_table)
+TN_PLUGIN("org.tenon.lamb", "0.1.0", "Apache-2.0", lamb)
