@@ -220,6 +220,68 @@ START_TEST(published_cosine)
 }
 END_TEST
 
+/* ---- plateau: values after each of a row of metrics ---- */
+
+#define PLATEAU_SLOTS 5
+
+static segment plateau(const char *const *settings)
+{
+    segment s = segment_open("plateau");
+    for (; *settings; settings += 2)
+        component_set(s.c, settings[0], settings[1]);
+    return s;
+}
+
+static double observe(const segment *s, double base, double metric, double *slots)
+{
+    tn_position at = {.struct_size = sizeof at, .base = base};
+    s->table.observe(s->c->hyper, &at, metric, slots);
+    return s->table.value(s->c->hyper, &at, slots);
+}
+
+/* A relative threshold is a part of |best|: with a negative metric, worse is worse. */
+START_TEST(sch_05_plateau_with_negative_metrics)
+{
+    for (int max = 0; max < 2; max++) {
+        double slots[PLATEAU_SLOTS] = {0}, sign = max ? -1 : 1;
+        segment s = plateau((const char *[]){"threshold", "0.1", "patience", "0", "mode", max ? "max" : "min", NULL});
+        ck_assert_double_eq_tol(observe(&s, 0.1, sign * -1.0, slots), 0.1, 1e-15);
+        ck_assert_double_eq_tol(observe(&s, 0.1, sign * -0.95, slots), 0.01, 1e-15);
+        tn_instance_free(s.c);
+    }
+    double slots[PLATEAU_SLOTS] = {0}, value = 0;
+    segment s = plateau((const char *[]){"threshold", "0.1", "patience", "2", NULL});
+    for (int i = 0; i < 8; i++)
+        value = observe(&s, 0.1, -1, slots);
+    ck_assert_double_eq_tol(value, 0.001, 1e-15); /* at the 4th and the 7th */
+    tn_instance_free(s.c);
+}
+END_TEST
+
+/* The wait starts anew after a reduction, also without cooldown. */
+START_TEST(sch_07_plateau_waits_again_after_a_reduction)
+{
+    static const double needed[] = {0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.001};
+    double slots[PLATEAU_SLOTS] = {0};
+    segment s = plateau((const char *[]){"patience", "2", NULL});
+    for (int i = 0; i < 7; i++)
+        ck_assert_double_eq_tol(observe(&s, 0.1, 1, slots), needed[i], 1e-15);
+    tn_instance_free(s.c);
+}
+END_TEST
+
+START_TEST(plateau_rests_and_stops_at_its_minimum)
+{
+    static const double needed[] = {1, 0.5, 0.5, 0.5, 0.3, 0.3}; /* cooldown 2 after each */
+    double slots[PLATEAU_SLOTS] = {0};
+    segment s = plateau((const char *[]){"patience", "0", "cooldown", "2", "factor", "0.5", "minimum", "0.3", NULL});
+    for (int i = 0; i < 6; i++)
+        ck_assert_double_eq_tol(observe(&s, 1, 7, slots), needed[i], 1e-15);
+    ck_assert_double_eq_tol(observe(&s, 1, 6, slots), 0.3, 1e-15); /* better: no reduction, no return */
+    tn_instance_free(s.c);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedulers");
@@ -232,6 +294,9 @@ int main(void)
     tcase_add_test(tcase, sch_16_warm_up_in_both_conventions);
     tcase_add_test(tcase, sch_17_phases);
     tcase_add_test(tcase, published_cosine);
+    tcase_add_test(tcase, sch_05_plateau_with_negative_metrics);
+    tcase_add_test(tcase, sch_07_plateau_waits_again_after_a_reduction);
+    tcase_add_test(tcase, plateau_rests_and_stops_at_its_minimum);
     suite_add_tcase(suite, tcase);
     return test_main(suite);
 }

@@ -251,6 +251,31 @@ START_TEST(schedules_reach_layers_and_the_loss)
 }
 END_TEST
 
+/* Evaluate, then observe: an evaluation that is no better lowers the rate from the very next update on. */
+START_TEST(plateaus_watch_evaluations)
+{
+    outcome o;
+    tn_error err = {0};
+    tn_log log;
+    run(&o,
+        (const char *[]){
+            "train.epochs=3",
+            "schedule={rule.lr: {use: plateau, patience: 0, threshold: 1e9, metric: accuracy, mode: max}}"},
+        2);
+    for (int i = 0; i < 21; i++) /* 7 updates an epoch; the first evaluation sets the mark */
+        ck_assert_double_eq_tol(o.lr[i], i < 14 ? 1e-2 : 1e-3, 1e-15);
+    close_run(&o);
+    ck_assert_int_eq(open_run(&o, &log, (const char *[]){"schedule={rule.lr: {use: plateau, metric: f1}}"}, 1, &err),
+                     TN_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.msg, "'f1'"));
+    close_run(&o);
+    ck_assert_int_eq(open_run(&o, &log, (const char *[]){"~eval", "schedule={rule.lr: plateau}"}, 2, &err),
+                     TN_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.msg, "no evaluation gives"));
+    close_run(&o);
+}
+END_TEST
+
 START_TEST(counts_beyond_reason_are_refused)
 {
     static const char *const overrides[] = {
@@ -374,6 +399,7 @@ int main(void)
     tcase_add_test(tests, f32_follows_f64);
     tcase_add_test(tests, schedules_reach_both_ends);
     tcase_add_test(tests, schedules_reach_layers_and_the_loss);
+    tcase_add_test(tests, plateaus_watch_evaluations);
     tcase_add_test(tests, counts_beyond_reason_are_refused);
     tcase_add_test(tests, the_averaged_view_is_what_evaluation_sees);
     tcase_add_test(tests, a_last_batch_of_one_does_not_break_batchnorm);

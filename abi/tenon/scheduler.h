@@ -7,7 +7,8 @@
  * the row `steps`, and each sees positions of its own segment. Convention: update t of a segment, t = 0, 1, ...
  *
  * Facts in the note's JSON text:
- *   slots   [{name, doc}]: f64 scalars kept for `observe`, in order; saved with the run
+ *   slots   [{name, doc}]: f64 scalars kept for `observe`, in order, 0 at first; saved with the run
+ * A scheduler that observes names the metric it watches in a text row `metric`: "loss", "accuracy", as in evaluations.
  *
  * Order at the end of an update: evaluate, observe, checkpoint.
  */

@@ -4,7 +4,9 @@
  */
 #include "host/train/schedule.h"
 
+#include <jansson.h>
 #include <math.h>
+#include <string.h>
 
 #include "host/base/error.h"
 #include "host/base/memory.h"
@@ -13,6 +15,7 @@ typedef struct {
     const tn_schedule *schedule;
     tn_scheduler *tables; /* one a segment */
     int64_t *starts;      /* update at which each segment begins */
+    double **slots;       /* one block a segment, NULL where its scheduler keeps nothing */
     char *name;
     double *place; /* in the target's hyper struct */
     double lo, hi; /* seen when looking ahead */
@@ -41,10 +44,10 @@ static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
             return status;
         if (!d->tables[i].value)
             return tn_error_set(err, TN_E_PLUGIN, "scheduler %s: its table lacks value", segment->info->name);
-        if (d->tables[i].observe)
-            return tn_error_set(err, TN_E_UNSUPPORTED,
-                                "scheduler %s: listens to metrics, which this host does not feed yet",
-                                segment->info->name);
+        size_t slots = json_array_size(json_object_get(segment->info->facts, "slots"));
+        d->slots[i] = slots ? tn_alloc(slots, sizeof **d->slots) : NULL;
+        if (slots && !d->slots[i])
+            return tn_error_set(err, TN_E_MEMORY, "no memory for the schedules");
         d->starts[i] = start;
         if (__builtin_add_overflow(start, segment_steps(segment), &start))
             return tn_error_set(err, TN_E_INVALID, "schedule %s: the steps of its parts are more than 2^63 in all",
@@ -53,17 +56,24 @@ static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
     return TN_OK;
 }
 
-static double value_at(const tn_schedules *schedules, const driver *d, tn_position position)
+/* The segment that a position of the run falls into; the position becomes one of the segment. */
+static size_t enter_segment(const tn_schedules *schedules, const driver *d, tn_position *position)
 {
     size_t i = d->schedule->segment_count - 1;
-    while (i > 0 && d->starts[i] > position.step)
+    while (i > 0 && d->starts[i] > position->step)
         i--;
     int64_t steps = segment_steps(d->schedule->segments[i]), left = schedules->horizon - d->starts[i];
-    position.struct_size = sizeof position;
-    position.base = d->schedule->base;
-    position.step -= d->starts[i];
-    position.horizon = steps > 0 ? steps : left > 0 ? left : 1;
-    return d->tables[i].value(d->schedule->segments[i]->hyper, &position, NULL);
+    position->struct_size = sizeof *position;
+    position->base = d->schedule->base;
+    position->step -= d->starts[i];
+    position->horizon = steps > 0 ? steps : left > 0 ? left : 1;
+    return i;
+}
+
+static double value_at(const tn_schedules *schedules, const driver *d, tn_position position)
+{
+    size_t i = enter_segment(schedules, d, &position);
+    return d->tables[i].value(d->schedule->segments[i]->hyper, &position, d->slots[i]);
 }
 
 static int32_t check_value(const driver *d, int64_t step, double value, tn_error *err)
@@ -106,9 +116,10 @@ static int32_t open_driver(tn_registry *registry, const tn_schedule *schedule, d
     d->schedule = schedule;
     d->tables = tn_alloc(schedule->segment_count + 1, sizeof *d->tables);
     d->starts = tn_alloc(schedule->segment_count + 1, sizeof *d->starts);
+    d->slots = tn_alloc(schedule->segment_count + 1, sizeof *d->slots);
     d->name = tn_format("%s.%s", schedule->target->handle, schedule->row->name);
     d->place = tn_instance_real(schedule->target, schedule->row);
-    if (!d->tables || !d->starts || !d->name)
+    if (!d->tables || !d->starts || !d->slots || !d->name)
         return tn_error_set(err, TN_E_MEMORY, "no memory for the schedules");
     return open_segments(registry, d, err);
 }
@@ -142,6 +153,9 @@ void tn_schedules_close(tn_schedules *schedules)
     if (!schedules)
         return;
     for (size_t i = 0; i < schedules->count; i++) {
+        for (size_t s = 0; schedules->list[i].slots && s < schedules->list[i].schedule->segment_count; s++)
+            tn_free(schedules->list[i].slots[s]);
+        tn_free(schedules->list[i].slots);
         tn_free(schedules->list[i].tables);
         tn_free(schedules->list[i].starts);
         tn_free(schedules->list[i].name);
@@ -175,4 +189,47 @@ void tn_schedules_bounds(const tn_schedules *schedules, size_t index, double *re
 {
     *ret_lo = schedules->list[index].lo;
     *ret_hi = schedules->list[index].hi;
+}
+
+/* "loss" of "test/loss". */
+static const char *short_name(const char *field)
+{
+    const char *slash = strrchr(field, '/');
+    return slash ? slash + 1 : field;
+}
+
+static const char *watched(const tn_instance *segment)
+{
+    const tn_row *row = tn_instance_row(segment, "metric");
+    return row && row->type == TN_TYPE_TEXT ? *(const char *const *)((const char *)segment->hyper + row->offset)
+                                            : "loss";
+}
+
+int32_t tn_schedules_check_metrics(const tn_schedules *schedules, const char *const *names, size_t count, tn_error *err)
+{
+    for (size_t i = 0; i < schedules->count; i++)
+        for (size_t s = 0; s < schedules->list[i].schedule->segment_count; s++) {
+            const driver *d = &schedules->list[i];
+            size_t n = 0;
+            while (n < count && strcmp(short_name(names[n]), watched(d->schedule->segments[s])) != 0)
+                n++;
+            if (d->tables[s].observe && n == count)
+                return tn_error_set(err, TN_E_INVALID, "schedule %s: %s watches the metric '%s', which %s; %s", d->name,
+                                    d->schedule->segments[s]->info->name, watched(d->schedule->segments[s]),
+                                    count ? "evaluations do not have" : "no evaluation gives",
+                                    count ? "see the names in an evaluation's record" : "add eval: {split: test}");
+        }
+    return TN_OK;
+}
+
+void tn_schedules_observe(tn_schedules *schedules, const tn_position *position, const tn_field *fields, size_t count)
+{
+    for (size_t i = 0; i < schedules->count; i++) {
+        driver *d = &schedules->list[i];
+        tn_position at = *position;
+        size_t s = enter_segment(schedules, d, &at);
+        for (size_t n = 0; n < count && d->tables[s].observe; n++)
+            if (strcmp(short_name(fields[n].name), watched(d->schedule->segments[s])) == 0)
+                d->tables[s].observe(d->schedule->segments[s]->hyper, &at, fields[n].value, d->slots[s]);
+    }
 }

@@ -6,6 +6,7 @@
 #define TENON_HOST_TRAIN_SCHEDULE_H
 
 #include <tenon/scheduler.h>
+#include <tenon/sink.h>
 
 #include "host/experiment/experiment.h"
 
@@ -16,6 +17,13 @@ typedef struct tn_schedules tn_schedules;
  * updates a part is looked at, the ends of all segments included. [main] */
 int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment, int64_t horizon, double epoch,
                           double window, tn_schedules **ret, tn_error *err);
+/* Refuses a scheduler that watches a metric which evaluations, with these fields ("test/loss", ...), do not give. */
+int32_t tn_schedules_check_metrics(const tn_schedules *schedules, const char *const *names, size_t count,
+                                   tn_error *err);
+/* Hands an evaluation's fields to the schedulers that watch one, in the segment they are in at `position` of the run.
+ * Allocates nothing. [main] */
+void tn_schedules_observe(tn_schedules *schedules, const tn_position *position, const tn_field *fields, size_t count);
+
 /* The smallest and largest value that looking ahead saw. */
 void tn_schedules_bounds(const tn_schedules *schedules, size_t index, double *ret_lo, double *ret_hi);
 void tn_schedules_close(tn_schedules *schedules);

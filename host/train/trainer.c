@@ -279,12 +279,13 @@ static int32_t allocate(tn_trainer *t, tn_error *err)
     t->eval_names = tn_alloc(t->metric_count + 1, sizeof *t->eval_names);
     if (!t->order || !t->index || !t->fields || !t->eval_names)
         return tn_error_set(err, TN_E_MEMORY, "no memory for the run");
-    for (size_t i = 0; t->e->eval_split && i <= t->metric_count; i++) {
+    size_t evaluated = t->e->eval_split ? t->metric_count + 1 : 0;
+    for (size_t i = 0; i < evaluated; i++) {
         t->eval_names[i] = tn_format("%s/%s", t->e->eval_split, i == 0 ? "loss" : t->metrics[i - 1]);
         if (!t->eval_names[i])
             return tn_error_set(err, TN_E_MEMORY, "no memory for the run");
     }
-    return TN_OK;
+    return tn_schedules_check_metrics(t->schedules, (const char *const *)t->eval_names, evaluated, err);
 }
 
 static int32_t open_all(tn_trainer *t, tn_error *err)
@@ -390,12 +391,17 @@ static double window_seed(const tn_trainer *t)
     return exp2(-ceil(log2((double)window_samples(t, first, end))));
 }
 
+static tn_position position_of(const tn_trainer *t)
+{
+    return (tn_position){.step = *tn_chain_update(t->chain),
+                         .epoch = t->samples / (double)t->train.split.samples,
+                         .samples = t->samples,
+                         .tokens = t->tokens};
+}
+
 static int32_t apply_schedules(tn_trainer *t, tn_error *err)
 {
-    tn_position position = {.step = *tn_chain_update(t->chain),
-                            .epoch = t->samples / (double)t->train.split.samples,
-                            .samples = t->samples,
-                            .tokens = t->tokens};
+    tn_position position = position_of(t);
     return tn_schedules_apply(t->schedules, &position, err);
 }
 
@@ -509,6 +515,8 @@ int32_t tn_trainer_evaluate(tn_trainer *t, tn_error *err)
     for (size_t i = 0; i < t->metric_count; i++)
         n = add_field(t, n, t->eval_names[1 + i], tn_exact_value(&sums[TN_SUM_FIRST + i]) / count);
     t->evaluated_at = t->attempt;
+    tn_position position = position_of(t);
+    tn_schedules_observe(t->schedules, &position, t->fields, n);
     status = record(t, "eval", n, err);
     return status == TN_OK && t->sinks ? tn_sinks_flush(t->sinks, err) : status;
 }
