@@ -22,8 +22,14 @@ static void world_open(world *w)
     ck_assert_int_eq(rank, 0);
     ck_assert_int_eq(size, 1);
     ck_assert_int_le(w->table.state_bytes, sizeof w->state);
-    w->group = (tn_group){.struct_size = sizeof w->group, .size = 1, .members = &w->member, .state = w->state};
+    w->group = (tn_group){.struct_size = sizeof w->group,
+                          .size = 1,
+                          .members = &w->member,
+                          .state = w->state,
+                          .arena_bytes = 64,
+                          .arena = w};
     ck_assert_int_eq(w->table.open(NULL, &w->group, NULL), TN_OK);
+    ck_assert_ptr_null(w->group.arena);
 }
 
 static const tn_dtype f32 = {TN_FLOAT, 32, 1};
@@ -50,7 +56,7 @@ START_TEST(every_operation_copies)
         float to[4] = {0, 0, 0, 9};
         int64_t ticket = 0;
         tn_transfer t = transfer(operations[i], i, from, to, 3);
-        t.reduce = i % 2 ? TN_REDUCE_MAX : TN_REDUCE_SUM;
+        t.reduce = i % 2 ? TN_REDUCE_MAX : TN_REDUCE_MEAN;
         if (operations[i] == TN_ALL_GATHER || operations[i] == TN_BROADCAST)
             t.reduce = 0;
         ck_assert_int_eq(w.table.start(&w.group, &t, &ticket, NULL), TN_OK);
@@ -114,8 +120,11 @@ START_TEST(refusals)
     t.peer = 1;
     check_refused(&w, t, "rank 1");
     t = transfer(TN_REDUCE_SCATTER, 0, from, to, 2);
-    t.reduce = 2;
-    check_refused(&w, t, "reduction 2");
+    t.reduce = 3;
+    check_refused(&w, t, "reduction 3");
+    t.reduce = TN_REDUCE_MEAN;
+    t.dtype = (tn_dtype){TN_INT, 32, 1};
+    check_refused(&w, t, "a mean of dtype code 0");
     t = transfer(TN_ALL_REDUCE, 0, from, to, 2);
     t.dtype.bits = 4;
     check_refused(&w, t, "4 bits");

@@ -25,6 +25,9 @@ extern "C" {
 
 #define TN_REDUCE_SUM 0
 #define TN_REDUCE_MAX 1
+/* Floating types only: the sum, as wide as the collective adds (f32 or wider), divided by the size of the group, then
+ * rounded once to the type. A mean of f16 or bf16 neither overflows nor vanishes on the way. */
+#define TN_REDUCE_MEAN 2
 
 /* A group of processes as the host knows it; opaque words are the collective's own, in memory the host lends. */
 typedef struct tn_group {
@@ -33,12 +36,18 @@ typedef struct tn_group {
     int32_t reserved;
     const int32_t *members; /* world ranks */
     void *state;            /* state_bytes of the collective, zeroed by the host at open */
+    /* Memory from which transfers are fastest: the host asks for arena_bytes (0: none; members may differ), open sets
+     * `arena` to zeroed memory that is the caller's until close, or to NULL if this collective has none to offer. */
+    int64_t arena_bytes;
+    void *arena;
 } tn_group;
 TN_AT(tn_group, members, 16);
-TN_SIZE(tn_group, 32);
+TN_AT(tn_group, arena, 40);
+TN_SIZE(tn_group, 48);
 
 /* One operation. All members pass the same sequence, operation, dtype and count, which the collective checks before
- * it moves anything: members that disagree get an error that names both sides, within the time-out. */
+ * it moves anything: members that disagree get an error that names both sides, within the time-out. Of a send and its
+ * receive both sides pass the same sequence. On each member sequences rise, with gaps where it takes no part. */
 typedef struct tn_transfer {
     uint32_t struct_size;
     int32_t operation;

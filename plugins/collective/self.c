@@ -23,6 +23,7 @@ static int32_t self_world(const void *hyper, int32_t *ret_rank, int32_t *ret_siz
 static int32_t self_open(const void *hyper, tn_group *group, tn_error *err)
 {
     (void)hyper;
+    group->arena = NULL; /* any memory is as good */
     if (group->rank != 0 || group->size != 1)
         return tn_fail(err, TN_E_INVALID,
                        "collective self: the group has rank %d of %d, needed rank 0 of 1; "
@@ -44,8 +45,13 @@ static int32_t self_check(const tn_group *group, const tn_transfer *t, tn_error 
     if (t->sequence < state->next)
         return tn_fail(err, TN_E_INVALID, "collective self: sequence %lld after %lld, needed a larger one",
                        (long long)t->sequence, (long long)state->next - 1);
-    if (t->operation <= TN_REDUCE_SCATTER && t->reduce != TN_REDUCE_SUM && t->reduce != TN_REDUCE_MAX)
-        return tn_fail(err, TN_E_INVALID, "collective self: reduction %d is neither sum (0) nor max (1)", t->reduce);
+    if (t->operation <= TN_REDUCE_SCATTER && (t->reduce < TN_REDUCE_SUM || t->reduce > TN_REDUCE_MEAN))
+        return tn_fail(err, TN_E_INVALID, "collective self: reduction %d is none of sum (0), max (1), mean (2)",
+                       t->reduce);
+    if (t->operation <= TN_REDUCE_SCATTER && t->reduce == TN_REDUCE_MEAN && t->dtype.code != TN_FLOAT &&
+        t->dtype.code != TN_BFLOAT)
+        return tn_fail(err, TN_E_INVALID, "collective self: a mean of dtype code %d, needed a floating type",
+                       t->dtype.code);
     if (t->operation == TN_BROADCAST && t->peer != 0)
         return tn_fail(err, TN_E_INVALID, "collective self: broadcast from rank %d of a group of 1", t->peer);
     return TN_OK;
