@@ -286,6 +286,107 @@ START_TEST(lamb_moves_a_tensor_that_starts_at_zero)
 }
 END_TEST
 
+/* The y sequence of schedule-free sgd, lr 0.1, beta 0.9, as the other record has it; z and x by the paper's formulas.
+ */
+START_TEST(schedule_free_follows_the_other_record)
+{
+    static const double w0[6] = {1.0, -0.5, 0.25, 0.75, 2.0, -1.5};
+    static const double g[3][6] = {
+        {0.5, -0.25, 1.0, -0.1, 0.0, 0.2}, {-0.3, 0.4, 0.1, 0.6, -0.2, 0.05}, {0.2, 0.1, -0.7, 0.0, 0.3, -0.4}};
+    static const double y[3][6] = {
+        {0.95, -0.475, 0.15, 0.76, 2.0, -1.52},
+        {0.9664999999999999, -0.497, 0.1445, 0.727, 2.011, -1.5227499999999998},
+        {0.9630000000000001, -0.507, 0.17099999999999996, 0.718, 2.0020000000000002, -1.5074999999999998}};
+    for (uint32_t real = 32; real <= 64; real += 32) {
+        double z[6], x[6], allowed = real == 64 ? 1e-12 : 1e-6;
+        world *w = world_new(real, 2);
+        world_vector(w, 6);
+        world_arenas(w);
+        for (int64_t j = 0; j < 6; j++)
+            world_put(w, w->parameters.p, 0, j, z[j] = x[j] = w0[j]);
+        world_link(w, "sgd");
+        ck_assert_int_eq(tn_instance_set(w->links[0], w->registry, "lr", "0.1", &w->err), TN_OK);
+        world_link(w, "schedule-free");
+        world_chain(w);
+        for (int t = 1; t <= 3; t++) {
+            for (int64_t j = 0; j < 6; j++)
+                world_put(w, w->parameters.g, 0, j, g[t - 1][j]);
+            world_step(w, 1);
+            const void *view = tn_chain_view(w->chain);
+            for (int64_t j = 0; j < 6; j++) {
+                z[j] -= 0.1 * g[t - 1][j];
+                x[j] = (1 - 1.0 / t) * x[j] + z[j] / t;
+                double seen = real == 64 ? ((const double *)view)[j] : ((const float *)view)[j];
+                expect(fabs(world_p(w, 0, j) - y[t - 1][j]) <= allowed, "f%u step %d: y[%d] %.17g", real, t, (int)j,
+                       world_p(w, 0, j));
+                expect(fabs(seen - x[j]) <= allowed, "f%u step %d: x[%d] %.17g, needed %.17g", real, t, (int)j, seen,
+                       x[j]);
+            }
+        }
+        world_free(w);
+    }
+}
+END_TEST
+
+/* A warm-up of 2: steps weigh 1/4, 1, 1; decay acts at y. */
+START_TEST(schedule_free_weighs_its_warm_up_and_keeps_decay)
+{
+    static const double weight[] = {0.25, 1, 1};
+    double z = 1, x = 1, y = 1, sum = 0;
+    world *w = world_new(64, 1);
+    world_vector(w, 1);
+    world_arenas(w);
+    world_put(w, w->parameters.p, 0, 0, 1);
+    world_link(w, "sgd");
+    ck_assert_int_eq(tn_instance_set(w->links[0], w->registry, "lr", "0.1", &w->err), TN_OK);
+    ck_assert_int_eq(tn_instance_set(w->links[0], w->registry, "weight_decay", "0.5", &w->err), TN_OK);
+    world_link(w, "schedule-free");
+    ck_assert_int_eq(tn_instance_set(w->links[1], w->registry, "warmup", "2", &w->err), TN_OK);
+    world_chain(w);
+    for (int t = 0; t < 3; t++) {
+        world_put(w, w->parameters.g, 0, 0, 0.5 - t);
+        world_step(w, 1);
+        sum += weight[t];
+        z -= 0.1 * (0.5 - t) + 0.1 * 0.5 * y;
+        x += weight[t] / sum * (z - x);
+        y = 0.1 * z + 0.9 * x;
+        expect(fabs(world_p(w, 0, 0) - y) <= 1e-12, "step %d: %.17g, needed %.17g", t + 1, world_p(w, 0, 0), y);
+    }
+    world_free(w);
+}
+END_TEST
+
+static uint64_t schedule_free_hash(uint32_t real, int32_t threads)
+{
+    world *w = world_new(real, threads);
+    world_vector(w, LONG);
+    world_vector(w, 100);
+    world_vector(w, 2 * TN_CHUNK + 1);
+    world_arenas(w);
+    world_fill(w, w->parameters.p, 1);
+    world_link(w, "clip-norm");
+    world_link(w, "adamw");
+    world_link(w, "schedule-free");
+    world_link(w, "ema");
+    world_chain(w);
+    long_steps(w, 0, 3);
+    uint64_t before = world_hash(w);
+    world_put(w, w->parameters.g, 2, 5, NAN);
+    world_try_step(w, 1);
+    ck_assert_int_eq(w->result.committed, 0);
+    ck_assert(world_hash(w) == before);
+    world_free(w);
+    return before;
+}
+
+START_TEST(schedule_free_has_the_same_bits_for_any_threads)
+{
+    for (uint32_t real = 32; real <= 64; real += 32)
+        for (int32_t threads = 2; threads <= 3; threads++)
+            ck_assert(schedule_free_hash(real, threads) == schedule_free_hash(real, 1));
+}
+END_TEST
+
 START_TEST(steps_allocate_nothing)
 {
     FOR_EACH_RULE(vector, real)
@@ -785,6 +886,9 @@ static void add_loops(TCase *tests)
     tcase_add_test(tests, slices_do_not_change_bits);
     tcase_add_test(tests, absent_and_skipped_gradients_change_no_bit);
     tcase_add_test(tests, lamb_moves_a_tensor_that_starts_at_zero);
+    tcase_add_test(tests, schedule_free_follows_the_other_record);
+    tcase_add_test(tests, schedule_free_weighs_its_warm_up_and_keeps_decay);
+    tcase_add_test(tests, schedule_free_has_the_same_bits_for_any_threads);
     tcase_add_test(tests, steps_allocate_nothing);
     tcase_add_test(tests, lr_0_moves_the_state_but_no_parameter);
 }

@@ -79,10 +79,12 @@ typedef struct tn_piece {
     const void *hyper; /* the component's hyper-parameters, schedules applied */
     const void *k;     /* the step's constants: begin's and fold's output */
     int64_t lo, n;
-    double scale;      /* the gradient is scale * g */
-    const void *g;     /* NULL in stage "after" */
-    const void *p;     /* in stage "after": already updated */
-    void *d;           /* rule: set the step; update: change it; gradient: set the new gradient; else NULL */
+    double scale;  /* the gradient is scale * g */
+    const void *g; /* NULL in stage "after" */
+    const void *p; /* in stage "after": already updated */
+    /* rule: set the step; update: change it; gradient: set the new gradient; write: holds the step, set it to what p
+     * becomes, instead of scale * p + step (scale: the product of all `keep`, g: NULL); after: NULL */
+    void *d;
     void *const *slot; /* const state in partial */
     void *scratch;
 } tn_piece;

@@ -45,6 +45,9 @@ static int32_t check_stage(const tn_chain *chain, size_t i, tn_error *err)
             err, TN_E_INVALID,
             "%s stands behind %s, needed the order source, gradient, rule, update, write, after; move it",
             link->instance->path, before->instance->path);
+    if (before && before->stage == TN_LINK_WRITE && link->stage == TN_LINK_WRITE)
+        return tn_error_set(err, TN_E_INVALID, "%s and %s both write the parameters, needed at most one; remove one",
+                            before->instance->path, link->instance->path);
     if (before && before->stage == TN_LINK_RULE && link->stage == TN_LINK_RULE)
         return tn_error_set(err, TN_E_INVALID, "%s and %s are both rules, needed exactly one; remove one",
                             before->instance->path, link->instance->path);

@@ -62,7 +62,7 @@ static int32_t read_stage(tn_link *link, tn_error *err)
             link->stage = i;
     if (link->stage < 0)
         return bad_note(link, "its note has no stage", err);
-    if (link->stage == TN_LINK_SOURCE || link->stage == TN_LINK_WRITE)
+    if (link->stage == TN_LINK_SOURCE)
         return not_driven(link, "stage", stage, err);
     if (strcmp(grain, "element") != 0 && strcmp(grain, "tensor") != 0)
         return not_driven(link, "grain", grain, err);

@@ -82,6 +82,7 @@ static double keep_of(const tn_chain *chain, const tn_link *link, int64_t parame
 typedef struct tn_run {
     tn_call *calls; /* of the thread; the first `before` come before the write, those up to `count` after it */
     int32_t before, count;
+    int32_t set; /* 1: a link has left in d what p becomes */
     double keep;
     char *p;
 } tn_run;
@@ -103,6 +104,14 @@ static tn_call *add_call(tn_chain *chain, const tn_link *link, const tn_part *pa
     return call;
 }
 
+/* The one call that writes in the host's stead. */
+static void connect_write(tn_thread *own, tn_run *run, tn_call *call)
+{
+    call->piece.d = own->d;
+    call->piece.scale = run->keep;
+    run->set = 1;
+}
+
 /* A call before the write: what it reads and where it puts its result. */
 static void connect(const tn_link *link, tn_thread *own, tn_gradient *gradient, tn_call *call)
 {
@@ -119,13 +128,15 @@ static void connect(const tn_link *link, tn_thread *own, tn_gradient *gradient, 
 static void prepare(tn_chain *chain, const tn_part *part, tn_thread *own, tn_run *run)
 {
     tn_gradient gradient = {place(chain, chain->parameters->g, part), chain->scale, 1, 0};
-    *run = (tn_run){own->calls, 0, 0, 1, place(chain, chain->parameters->p, part)};
+    *run = (tn_run){.calls = own->calls, .keep = 1, .p = place(chain, chain->parameters->p, part)};
     for (const tn_link *link = chain->links; link < chain->links + chain->link_count; link++) {
         tn_call *call = link->table.update ? add_call(chain, link, part, own, run) : NULL;
         if (link->stage == TN_LINK_AFTER)
             continue;
         run->before = run->count;
-        if (call)
+        if (call && link->stage == TN_LINK_WRITE)
+            connect_write(own, run, call);
+        else if (call)
             connect(link, own, &gradient, call);
         gradient.scale *= scale_of(chain, link, part->parameter);
         run->keep *= keep_of(chain, link, part->parameter);
@@ -163,7 +174,10 @@ static void write_part(const tn_pass *pass, const tn_part *part, int32_t thread)
         int64_t padded = (n + TN_CHAIN_PAD - 1) / TN_CHAIN_PAD * TN_CHAIN_PAD;
         size_t bytes = (size_t)n * chain->real;
         do_calls(run.calls, run.before, padded, bytes);
-        tn_kernel_add(chain->parameters->real, run.p, own->d, run.keep, n);
+        if (run.set)
+            memcpy(run.p, own->d, bytes);
+        else
+            tn_kernel_add(chain->parameters->real, run.p, own->d, run.keep, n);
         do_calls(run.calls + run.before, run.count - run.before, padded, bytes);
         run.p += bytes;
     }
