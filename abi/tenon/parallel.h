@@ -74,7 +74,9 @@ typedef struct tn_collective {
     int32_t (*world)(const void *hyper, int32_t *ret_rank, int32_t *ret_size, tn_error *err);
     int32_t (*open)(const void *hyper, tn_group *group, tn_error *err); /* [main] */
     void (*close)(tn_group *group);                                     /* [main] */
-    /* Starts an operation; `ret_ticket` identifies it to wait. [main] */
+    /* Starts an operation, or queues it; `ret_ticket` identifies it to wait. Until wait has returned, `from` stays
+     * unchanged and `to` unread. Operations end in the order of their start: a wait ends all earlier ones. Once a wait
+     * or a start fails for another reason than its arguments, the group is only good for close. [main] */
     int32_t (*start)(tn_group *group, const tn_transfer *transfer, int64_t *ret_ticket, tn_error *err);
     int32_t (*wait)(tn_group *group, int64_t ticket, tn_error *err); /* [main] */
 } tn_collective;
