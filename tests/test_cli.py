@@ -270,8 +270,10 @@ def a_schedule_is_checked_to_its_end_before_the_run():
 
 @case
 def a_number_that_would_be_lost_is_refused():
-    err = tenon("run", EXPERIMENT, "update.rule.eps=1e-46", "--runs", RUNS, code=2).stderr
-    assert "would be 0 in f32" in err, err
+    for override, word in (("update.rule.eps=1e-46", "would be 0 in f32"), ("update.rule.eps=1e300", "would be inf in f32"),
+                           ("schedule={rule.eps: {use: linear, end: 1e-60}}", "0 or inf in f32")):
+        err = tenon("run", EXPERIMENT, override, "--runs", RUNS, code=2).stderr
+        assert word in err, err
     run("update.rule.eps=1e-46", "precision=f64", "train.epochs=1")
 
 

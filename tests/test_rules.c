@@ -286,6 +286,28 @@ START_TEST(lamb_moves_a_tensor_that_starts_at_zero)
 }
 END_TEST
 
+/* Moments that die out: the ratio grows beyond f32, and no parameter may become NaN. */
+START_TEST(lamb_survives_a_gradient_that_stays_zero)
+{
+    world *w = world_new(32, 1);
+    world_vector(w, 64);
+    world_arenas(w);
+    world_fill(w, w->parameters.p, 1);
+    world_fill(w, w->parameters.g, 2);
+    world_link(w, "lamb");
+    ck_assert_int_eq(tn_instance_set(w->links[0], w->registry, "weight_decay", "0", &w->err), TN_OK);
+    world_chain(w);
+    for (int step = 0; step < 1500; step++) {
+        world_step(w, 1);
+        for (int64_t j = 0; j < 64; j++) {
+            expect(isfinite(world_p(w, 0, j)), "step %d: element %d is not finite", step, (int)j);
+            world_put(w, w->parameters.g, 0, j, 0);
+        }
+    }
+    world_free(w);
+}
+END_TEST
+
 /* The y sequence of schedule-free sgd, lr 0.1, beta 0.9, as the other record has it; z and x by the paper's formulas.
  */
 START_TEST(schedule_free_follows_the_other_record)
@@ -885,6 +907,7 @@ static void add_loops(TCase *tests)
     tcase_add_test(tests, stopping_and_going_on_does_not_change_bits);
     tcase_add_test(tests, slices_do_not_change_bits);
     tcase_add_test(tests, absent_and_skipped_gradients_change_no_bit);
+    tcase_add_test(tests, lamb_survives_a_gradient_that_stays_zero);
     tcase_add_test(tests, lamb_moves_a_tensor_that_starts_at_zero);
     tcase_add_test(tests, schedule_free_follows_the_other_record);
     tcase_add_test(tests, schedule_free_weighs_its_warm_up_and_keeps_decay);

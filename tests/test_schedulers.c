@@ -270,6 +270,17 @@ START_TEST(sch_07_plateau_waits_again_after_a_reduction)
 }
 END_TEST
 
+START_TEST(plateau_does_not_take_nan_or_inf_for_the_best)
+{
+    static const double metrics[] = {NAN, INFINITY, -INFINITY, 2, 1, 0.5};
+    double slots[PLATEAU_SLOTS] = {0};
+    segment s = plateau((const char *[]){"patience", "3", NULL});
+    for (int i = 0; i < 6; i++)
+        ck_assert_double_eq_tol(observe(&s, 0.1, metrics[i], slots), 0.1, 1e-15);
+    tn_instance_free(s.c);
+}
+END_TEST
+
 START_TEST(plateau_rests_and_stops_at_its_minimum)
 {
     static const double needed[] = {1, 0.5, 0.5, 0.5, 0.3, 0.3}; /* cooldown 2 after each */
@@ -296,6 +307,7 @@ int main(void)
     tcase_add_test(tcase, published_cosine);
     tcase_add_test(tcase, sch_05_plateau_with_negative_metrics);
     tcase_add_test(tcase, sch_07_plateau_waits_again_after_a_reduction);
+    tcase_add_test(tcase, plateau_does_not_take_nan_or_inf_for_the_best);
     tcase_add_test(tcase, plateau_rests_and_stops_at_its_minimum);
     suite_add_tcase(suite, tcase);
     return test_main(suite);

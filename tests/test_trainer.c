@@ -276,6 +276,19 @@ START_TEST(plateaus_watch_evaluations)
 }
 END_TEST
 
+START_TEST(looking_ahead_ends_at_any_horizon)
+{
+    outcome o;
+    tn_error err = {0};
+    tn_log log;
+    ck_ok(open_run(&o, &log,
+                   (const char *[]){"~train.epochs", "train.steps=9223372036854775807", "schedule={rule.lr: cosine}"},
+                   3, &err),
+          err);
+    close_run(&o);
+}
+END_TEST
+
 START_TEST(counts_beyond_reason_are_refused)
 {
     static const char *const overrides[] = {
@@ -400,6 +413,7 @@ int main(void)
     tcase_add_test(tests, schedules_reach_both_ends);
     tcase_add_test(tests, schedules_reach_layers_and_the_loss);
     tcase_add_test(tests, plateaus_watch_evaluations);
+    tcase_add_test(tests, looking_ahead_ends_at_any_horizon);
     tcase_add_test(tests, counts_beyond_reason_are_refused);
     tcase_add_test(tests, the_averaged_view_is_what_evaluation_sees);
     tcase_add_test(tests, a_last_batch_of_one_does_not_break_batchnorm);

@@ -4,6 +4,9 @@
  */
 #include "host/experiment/instance.h"
 
+#include <float.h>
+#include <math.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -260,18 +263,26 @@ static int32_t set_component(const tn_build *build, tn_instance *instance, const
     return status;
 }
 
-/* A number that the component would round to 0, an eps that would be none, is refused rather than silently lost. */
+int tn_instance_fits(const tn_instance *instance, double value)
+{
+    if (instance->info->real != 32 || value == 0 || !isfinite(value))
+        return 1;
+    return fabs(value) <= FLT_MAX && (float)value != 0;
+}
+
+/* A number that the component would make 0 or inf of, an eps that would be none, is refused rather than silently lost.
+ */
 static int32_t check_precision(const tn_build *build, const tn_instance *instance, const tn_row *row,
                                const tn_yaml *node)
 {
     if ((row->type != TN_TYPE_REAL && row->type != TN_TYPE_FIXED) || instance->info->real != 32)
         return TN_OK;
     double value = *tn_instance_real(instance, row);
-    if (value == 0 || (float)value != 0)
+    if (tn_instance_fits(instance, value))
         return TN_OK;
     return tn_place_error(build->err, TN_E_INVALID, node->place,
-                          "%s: %g would be 0 in f32; give a larger number, 0 itself, or `precision: f64`", row->name,
-                          value);
+                          "%s: %g would be %s in f32; give a number that f32 holds, or `precision: f64`", row->name,
+                          value, fabs(value) < 1 ? "0" : "inf");
 }
 
 /* A row from a value; NULL: its default. */

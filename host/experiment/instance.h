@@ -38,6 +38,8 @@ int32_t tn_instance_set(tn_instance *instance, tn_registry *registry, const char
 const tn_row *tn_instance_row(const tn_instance *instance, const char *name);
 /* A `real` or `fixed` row's place in the hyper struct. */
 double *tn_instance_real(const tn_instance *instance, const tn_row *row);
+/* 0 if a component of 32 bits would make 0 or inf of the value. */
+int tn_instance_fits(const tn_instance *instance, double value);
 /* An `integer`, `flag` or `choice` row's value. */
 int64_t tn_instance_integer(const tn_instance *instance, const tn_row *row);
 

@@ -78,6 +78,9 @@ static double value_at(const tn_schedules *schedules, const driver *d, tn_positi
 
 static int32_t check_value(const driver *d, int64_t step, double value, tn_error *err)
 {
+    if (!tn_instance_fits(d->schedule->target, value))
+        return tn_error_set(err, TN_E_INVALID, "schedule %s: update %lld would get %g, which is 0 or inf in f32",
+                            d->name, (long long)step + 1, value);
     if (tn_range_holds(&d->schedule->row->range, value))
         return TN_OK;
     return tn_error_set(err, TN_E_INVALID, "schedule %s: update %lld would get %g, outside the range %s", d->name,
@@ -96,12 +99,12 @@ static int32_t look_at(const tn_schedules *s, driver *d, int64_t step, tn_error 
 
 static int32_t look_ahead(const tn_schedules *s, driver *d, tn_error *err)
 {
-    int64_t stride = s->horizon / 100000 + 1;
+    int64_t stride = s->horizon / 100000 + 1, looks = (s->horizon - 1) / stride + 1;
     int32_t status = TN_OK;
     d->lo = HUGE_VAL;
     d->hi = -HUGE_VAL;
-    for (int64_t step = 0; step < s->horizon && status == TN_OK; step += stride)
-        status = look_at(s, d, step, err);
+    for (int64_t i = 0; i < looks && status == TN_OK; i++)
+        status = look_at(s, d, i * stride, err);
     for (size_t i = 0; i < d->schedule->segment_count && status == TN_OK; i++)
         if (d->starts[i] < s->horizon) {
             status = look_at(s, d, d->starts[i], err);

@@ -262,7 +262,7 @@ static int32_t plan_steps(tn_trainer *t, tn_error *err)
     t->order_epoch = t->evaluated_at = -1;
     t->order_key = tn_hash_key(e->seed, "data", "order");
     status = tn_schedules_open(t->options.registry, e, t->attempts, (double)t->train.split.samples,
-                               (double)(t->batch * e->accumulate), &t->schedules, err);
+                               (double)t->train.split.samples / (double)t->windows, &t->schedules, err);
     for (size_t i = 0; status == TN_OK && i < e->schedule_count; i++)
         status = check_state(t, i, err);
     return status;
@@ -446,7 +446,7 @@ static int32_t judge(tn_trainer *t, double loss, const tn_step_result *result, t
 {
     t->skipped += !result->committed;
     t->bad = result->committed && isfinite(loss) ? 0 : t->bad + 1;
-    t->loss = loss;
+    t->loss = result->committed ? loss : t->loss; /* a skipped update has left no trace */
     if (t->bad < DIVERGED_AFTER)
         return TN_OK;
     return tn_error_set(err, TN_E_NUMERIC,
@@ -563,10 +563,12 @@ void tn_trainer_describe(const tn_trainer *t, tn_text *text)
 {
     tn_graph_memory memory = tn_graph_memory_of(t->graph);
     const char *backend = t->backend.describe ? t->backend.describe() : NULL;
-    tn_text_addf(text, "%s: %lld training samples, %lld updates of %lld samples, %d thread%s, %s\n", t->e->name,
-                 (long long)t->train.split.samples, (long long)t->attempts, (long long)(t->batch * t->e->accumulate),
-                 tn_pool_threads(t->pool), tn_pool_threads(t->pool) == 1 ? "" : "s",
-                 backend ? backend : t->e->backend->info->name);
+    tn_text_addf(
+        text, "%s: %lld training samples, %lld updates of %lld samples, %d thread%s, %s\n", t->e->name,
+        (long long)t->train.split.samples, (long long)t->attempts,
+        (long long)window_samples(t, 0, t->e->accumulate < t->micro_batches ? t->e->accumulate : t->micro_batches),
+        tn_pool_threads(t->pool), tn_pool_threads(t->pool) == 1 ? "" : "s",
+        backend ? backend : t->e->backend->info->name);
     tn_graph_describe(t->graph, text);
     tn_text_add(text, "memory\n");
     describe_bytes(text, "data", t->train.split.bytes + t->eval.split.bytes);

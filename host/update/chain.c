@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "host/base/memory.h"
@@ -102,6 +103,16 @@ static int32_t covers(const tn_chain *chain, const tn_link *link, int32_t arena)
     return held == chain->parameters->count;
 }
 
+static void warn_of_view(const tn_chain *chain, const tn_link *link)
+{
+    char text[256];
+    const tn_services *services = chain->options.services;
+    snprintf(text, sizeof text, "%s: evaluation sees this link's view, not the one of a link before it",
+             link->instance->path);
+    if (services && services->log)
+        services->log(services->host, 2, text);
+}
+
 static int32_t find_view(tn_chain *chain, tn_error *err)
 {
     for (size_t i = 0; i < chain->link_count; i++) {
@@ -116,6 +127,8 @@ static int32_t find_view(tn_chain *chain, tn_error *err)
                 "%s: its view is the slot '%s', which it does not plan for every parameter; correct the "
                 "plugin",
                 link->instance->path, name);
+        if (name && chain->view)
+            warn_of_view(chain, link);
         if (name)
             chain->view = &link->arenas[j];
     }

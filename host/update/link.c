@@ -3,6 +3,7 @@
  * link.c: one link of a chain: what its note says, its table, its state.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "host/base/take.h"
@@ -326,26 +327,34 @@ int32_t tn_link_plan(const tn_parameters *parameters, size_t ordinal, tn_link *l
 typedef struct {
     const tn_link *link;
     const tn_slot_list *has;
-    int32_t count;     /* slots planned so far */
-    const char *wrong; /* the first that is not there */
+    int32_t count; /* slots planned so far */
+    int32_t wrong; /* 1: something else than there is; then what */
+    char what[64];
 } comparing;
+
+static int32_t differ(comparing *c, const char *what)
+{
+    if (!c->wrong)
+        snprintf(c->what, sizeof c->what, "%s", what);
+    c->wrong = 1;
+    return TN_E_INVALID;
+}
 
 static int32_t compare_slot(void *host, const tn_slot *slot)
 {
     comparing *c = host;
     tn_slot taken;
     tn_take(&taken, sizeof taken, slot);
-    int32_t same = c->count < c->has->count && strcmp(c->link->arenas[c->has->arena[c->count]].name, taken.name) == 0;
-    if (!same && !c->wrong)
-        c->wrong = taken.name;
-    c->count++;
-    return TN_OK;
+    int32_t at = c->count++;
+    if (taken.name && at < c->has->count && strcmp(c->link->arenas[c->has->arena[at]].name, taken.name) == 0)
+        return c->wrong ? TN_E_INVALID : TN_OK;
+    return differ(c, taken.name ? taken.name : "(no name)");
 }
 
 static int32_t compare_scratch(void *host, int64_t bytes)
 {
-    const comparing *c = host;
-    return bytes <= c->link->scratch ? TN_OK : TN_E_INVALID;
+    comparing *c = host;
+    return bytes >= 0 && bytes <= c->link->scratch ? TN_OK : differ(c, "(more scratch)");
 }
 
 int32_t tn_link_check_plan(const tn_parameters *parameters, const tn_link *link, tn_error *err)
@@ -355,14 +364,14 @@ int32_t tn_link_check_plan(const tn_parameters *parameters, const tn_link *link,
         const tn_slot_planner planner = {sizeof planner, 0, &c, compare_slot, compare_scratch};
         tn_error_clear(err);
         int32_t status = link->table.plan(&parameters->list[i], link->instance->hyper, &planner, err);
-        if (status)
+        if (status && !c.wrong)
             return tn_error_wrap(err, status, "%s", link->instance->path);
         if (c.wrong) /* less than it has is no harm */
             return tn_error_set(
                 err, TN_E_INVALID,
                 "%s would need the state '%s', which it does not start with; give the row a value in the "
                 "experiment under which it does, such as one above 0",
-                link->instance->path, c.wrong);
+                link->instance->path, c.what);
     }
     return TN_OK;
 }

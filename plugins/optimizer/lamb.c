@@ -2,7 +2,7 @@
  *
  * LAMB: Adam's direction, scaled for each tensor by the ratio of the parameter's norm to the direction's. You et al.,
  * ICLR 2020, arXiv:1904.00962, Algorithm 2, with bias correction and phi the identity; decay is part of the direction.
- * Where either norm is 0 the ratio is 1, so a bias that starts at 0 moves.
+ * Where either norm is 0 the ratio is 1, so a bias that starts at 0 moves; so it is where lr times the ratio overflows.
  */
 #include <tenon/rule.h>
 
@@ -80,7 +80,8 @@ static void lamb_fold(const void *hyper, const tn_clock *clock, int32_t round, c
     (void)round;
     (void)report;
     double ratio = sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0]) / sqrt(sums[1]) : 1;
-    k->step = (tn_real)(k->lr * ratio);
+    /* Moments that died out leave a direction of almost nothing: its ratio is no number of the real type. */
+    k->step = isfinite((tn_real)(k->lr * ratio)) ? (tn_real)(k->lr * ratio) : (tn_real)k->lr;
 }
 
 static const tn_optimizer lamb_table = {sizeof(tn_optimizer),

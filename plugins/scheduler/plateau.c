@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reduce on plateau: the value is multiplied by `factor` each time that more than `patience` evaluations in a row
- * brought no better metric; the way of PyTorch's ReduceLROnPlateau, with two differences: the relative threshold is
- * taken of |best|, so that a negative metric works, and the wait starts anew after each reduction also without
- * cooldown.
+ * brought no better metric; the way of PyTorch's ReduceLROnPlateau, but that the relative threshold is taken of |best|,
+ * so that a negative metric works, that a reduction may be of any size, and that a metric of inf or NaN is never the
+ * best.
  */
 #include <tenon/schedule.h>
 
@@ -41,9 +41,10 @@ static void plateau_observe(const void *hyper, const tn_position *at, double met
 {
     const plateau *h = (const plateau *)hyper;
     plateau_state *s = (plateau_state *)slots;
-    int better = s->seen == 0 || plateau_better(h, metric, s->best);
+    /* inf and NaN are never better, nor do they set the mark. */
+    int better = isfinite(metric) && (s->seen == 0 || plateau_better(h, metric, s->best));
     (void)at;
-    s->seen++;
+    s->seen += isfinite(metric) != 0;
     if (better)
         s->best = metric;
     s->waited = better || s->rest > 0 ? 0 : s->waited + 1;
@@ -58,7 +59,7 @@ static void plateau_observe(const void *hyper, const tn_position *at, double met
 static const tn_scheduler plateau_table = {sizeof(tn_scheduler), 0, plateau_value, plateau_observe};
 TN_COMPONENT(plateau, "scheduler", TN_SCHEDULER, 0u, HYPER, "Reduce when a metric no longer improves",
              TN_FACT("slots",
-                     "[{\"name\":\"seen\",\"doc\":\"evaluations\"},{\"name\":\"best\",\"doc\":\"best metric\"},"
+                     "[{\"name\":\"seen\",\"doc\":\"finite evaluations\"},{\"name\":\"best\",\"doc\":\"best metric\"},"
                      "{\"name\":\"waited\",\"doc\":\"evaluations without improvement\"},"
                      "{\"name\":\"rest\",\"doc\":\"evaluations of cooldown left\"},"
                      "{\"name\":\"reductions\",\"doc\":\"reductions so far\"}]")
