@@ -296,6 +296,7 @@ START_TEST(lamb_survives_a_gradient_that_stays_zero)
     world_fill(w, w->parameters.g, 2);
     world_link(w, "lamb");
     ck_assert_int_eq(tn_instance_set(w->links[0], w->registry, "weight_decay", "0", &w->err), TN_OK);
+    ck_assert_int_eq(tn_instance_set(w->links[0], w->registry, "lr", "0.01", &w->err), TN_OK);
     world_chain(w);
     for (int step = 0; step < 1500; step++) {
         world_step(w, 1);
