@@ -42,20 +42,15 @@ int64_t tn_tensor_bytes(const tn_tensor *tensor) { return tn_tensor_elements(ten
 
 /* ---- facts of a layer's note ---- */
 
-static const char *fact(const tn_instance *instance, const char *key, const char *otherwise)
-{
-    const char *text = json_string_value(json_object_get(instance->info->facts, key));
-    return text ? text : otherwise;
-}
-
 static int32_t read_facts(node *n, tn_error *err)
 {
-    if (json_array_size(json_object_get(n->instance->info->facts, "rounds")))
+    const json_t *facts = n->instance->info->facts;
+    if (json_array_size(json_object_get(facts, "rounds")))
         return tn_error_set(err, TN_E_UNSUPPORTED,
                             "%s: its note declares rounds, which this host does not drive yet in layers",
                             n->instance->info->name);
     static const char *const axes[] = {"whole", "rows", "columns", "elements"};
-    const char *axis = fact(n->instance, "axis", "whole"), *keeps = fact(n->instance, "keeps", "none");
+    const char *axis = tn_fact_text(facts, "axis", "whole"), *keeps = tn_fact_text(facts, "keeps", "none");
     int32_t which = 0;
     while (which < 4 && strcmp(axes[which], axis) != 0)
         which++;
@@ -69,7 +64,7 @@ static int32_t read_facts(node *n, tn_error *err)
     if (!n->keeps_input && !n->keeps_output && strcmp(keeps, "none") != 0)
         return tn_error_set(err, TN_E_PLUGIN, "%s: keeps \"%s\" is unknown; needed: input, output, both or none",
                             n->instance->info->name, keeps);
-    n->in_place = json_is_true(json_object_get(n->instance->info->facts, "in_place"));
+    n->in_place = json_is_true(json_object_get(facts, "in_place"));
     return TN_OK;
 }
 

@@ -15,8 +15,6 @@
 #define TILE_MIN   64
 #define TILES_MAX  64
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 void tn_compute_tile(int64_t m, int64_t n, int64_t k, int64_t *ret_rows, int64_t *ret_columns)
 {
     double flops = 2.0 * (double)m * (double)n * (double)k;

@@ -10,6 +10,9 @@
 
 #include "host/base/pool.h"
 
+/* a / b rounded up, of numbers >= 0 and > 0. */
+static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 typedef struct tn_compute_host {
     const tn_backend *backend;
     tn_pool *pool;

@@ -102,7 +102,7 @@ static inline tn_dtype real_dtype(const tn_graph *graph)
 {
     return (tn_dtype){TN_FLOAT, (uint8_t)graph->options.real, 1};
 }
-static inline int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+static inline int64_t round_up(int64_t value, int64_t to) { return ceil_div(value, to) * to; }
 
 /* build.c: a contiguous tensor of that shape, without data. */
 void tn_tensor_set(owned_tensor *tensor, tn_dtype dtype, int32_t ndim, const int64_t *shape);

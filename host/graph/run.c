@@ -10,7 +10,6 @@
 /* Below this many output elements a call stays on the calling thread: waking others would cost more. */
 #define INLINE_ELEMENTS 4096
 
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 int64_t tn_node_pieces(const node *n, int64_t batch, int64_t *ret_extent, int64_t *ret_total)
@@ -253,13 +252,14 @@ static int32_t check_layers(const tn_graph *graph, uint32_t flags, tn_error *err
     tn_tensor x[MAX_PORTS];
     for (int32_t i = 1; i < graph->node_count; i++) {
         const node *layer = &graph->nodes[i];
+        if (!layer->table.check)
+            continue;
         for (int32_t k = 0; k < layer->input_count; k++) {
             x[k] = layer->x[k];
             x[k].data = NULL; /* shapes only */
         }
         tn_error_clear(err);
-        int32_t status =
-            layer->table.check ? layer->table.check(layer->instance->hyper, x, flags & TN_TRAIN, err) : TN_OK;
+        int32_t status = layer->table.check(layer->instance->hyper, x, flags & TN_TRAIN, err);
         if (status != TN_OK)
             return tn_error_wrap(err, status, "%s", layer->name);
     }

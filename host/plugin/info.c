@@ -23,6 +23,12 @@ static const char *const type_names[] = {NULL,     "real", "fixed",    "integer"
 
 const char *tn_real_name(uint32_t real, const char *any) { return real == 32 ? "f32" : real == 64 ? "f64" : any; }
 
+const char *tn_fact_text(const json_t *object, const char *key, const char *otherwise)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : otherwise;
+}
+
 const char *tn_type_name(int32_t type)
 {
     return type > 0 && type < (int32_t)(sizeof type_names / sizeof *type_names) ? type_names[type] : "unknown";

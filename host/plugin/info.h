@@ -63,6 +63,10 @@ void tn_info_free(tn_component_info *info);
 /* "f32", "f64", or for a component of any real type `any`. */
 const char *tn_real_name(uint32_t real, const char *any);
 
+/* A text of the facts, or of an object in them such as a slot; `otherwise` where it is not there. Lives as long as the
+ * facts. */
+const char *tn_fact_text(const json_t *object, const char *key, const char *otherwise);
+
 /* "real", "fixed", ...; static. */
 const char *tn_type_name(int32_t type);
 

@@ -42,7 +42,7 @@ static int32_t write_error(const open_sink *sink, tn_error *err)
 static int32_t open_one(tn_registry *registry, const tn_instance *instance, const char *folder, open_sink *sink,
                         tn_error *err)
 {
-    const char *file = json_string_value(json_object_get(instance->info->facts, "file"));
+    const char *file = tn_fact_text(instance->info->facts, "file", NULL);
     sink->instance = instance;
     if (!file || !*file || *file == '.' || strchr(file, '/'))
         return tn_error_set(err, TN_E_PLUGIN,

@@ -355,24 +355,30 @@ static int64_t choose_samples(tn_trainer *t, int64_t epoch, int64_t micro)
     return n;
 }
 
-static int64_t window_samples(const tn_trainer *t, int64_t first, int64_t end)
+/* Micro-batches [first, end) of an epoch, which make up one update, and the samples in them. */
+typedef struct {
+    int64_t first, end, samples;
+} window;
+
+static window window_at(const tn_trainer *t, int64_t attempt)
 {
+    int64_t first = attempt % t->windows * t->e->accumulate, end = first + t->e->accumulate;
+    end = end < t->micro_batches ? end : t->micro_batches;
     int64_t whole = (end - first) * t->batch, over = end * t->batch - t->train.split.samples;
-    return over > 0 ? whole - over : whole;
+    return (window){first, end, over > 0 ? whole - over : whole};
 }
 
 static int32_t run_window(tn_trainer *t, double seed, tn_exact *sums, tn_error *err)
 {
-    int64_t epoch = t->attempt / t->windows, first = t->attempt % t->windows * t->e->accumulate;
-    int64_t end = first + t->e->accumulate < t->micro_batches ? first + t->e->accumulate : t->micro_batches;
-    for (int64_t micro = first; micro < end; micro++) {
-        int64_t n = choose_samples(t, epoch, micro);
+    window w = window_at(t, t->attempt);
+    for (int64_t micro = w.first; micro < w.end; micro++) {
+        int64_t n = choose_samples(t, t->attempt / t->windows, micro);
         tn_dataset_gather(&t->train, t->pool, &t->services, t->attempt, *tn_chain_update(t->chain), t->index, n, 1,
                           tn_graph_input(t->graph), tn_graph_target(t->graph));
         tn_graph_run run = {.n = n,
-                            .flags = TN_TRAIN | (micro > first ? TN_ACCUMULATE : 0),
+                            .flags = TN_TRAIN | (micro > w.first ? TN_ACCUMULATE : 0),
                             .attempt = t->attempt,
-                            .micro = micro - first,
+                            .micro = micro - w.first,
                             .update = *tn_chain_update(t->chain),
                             .seed = seed};
         int32_t status = tn_graph_run_batch(t->graph, &run, sums, err);
@@ -384,12 +390,7 @@ static int32_t run_window(tn_trainer *t, double seed, tn_exact *sums, tn_error *
 }
 
 /* A power of two near 1 / samples, so that gradients stay in range; what is left goes into the chain's scale. */
-static double window_seed(const tn_trainer *t)
-{
-    int64_t first = t->attempt % t->windows * t->e->accumulate;
-    int64_t end = first + t->e->accumulate < t->micro_batches ? first + t->e->accumulate : t->micro_batches;
-    return exp2(-ceil(log2((double)window_samples(t, first, end))));
-}
+static double window_seed(const tn_trainer *t) { return exp2(-ceil(log2((double)window_at(t, t->attempt).samples))); }
 
 static tn_position position_of(const tn_trainer *t)
 {
@@ -563,12 +564,10 @@ void tn_trainer_describe(const tn_trainer *t, tn_text *text)
 {
     tn_graph_memory memory = tn_graph_memory_of(t->graph);
     const char *backend = t->backend.describe ? t->backend.describe() : NULL;
-    tn_text_addf(
-        text, "%s: %lld training samples, %lld updates of %lld samples, %d thread%s, %s\n", t->e->name,
-        (long long)t->train.split.samples, (long long)t->attempts,
-        (long long)window_samples(t, 0, t->e->accumulate < t->micro_batches ? t->e->accumulate : t->micro_batches),
-        tn_pool_threads(t->pool), tn_pool_threads(t->pool) == 1 ? "" : "s",
-        backend ? backend : t->e->backend->info->name);
+    tn_text_addf(text, "%s: %lld training samples, %lld updates of %lld samples, %d thread%s, %s\n", t->e->name,
+                 (long long)t->train.split.samples, (long long)t->attempts, (long long)window_at(t, 0).samples,
+                 tn_pool_threads(t->pool), tn_pool_threads(t->pool) == 1 ? "" : "s",
+                 backend ? backend : t->e->backend->info->name);
     tn_graph_describe(t->graph, text);
     tn_text_add(text, "memory\n");
     describe_bytes(text, "data", t->train.split.bytes + t->eval.split.bytes);

@@ -117,7 +117,7 @@ static int32_t find_view(tn_chain *chain, tn_error *err)
 {
     for (size_t i = 0; i < chain->link_count; i++) {
         const tn_link *link = &chain->links[i];
-        const char *name = json_string_value(json_object_get(link->instance->info->facts, "view"));
+        const char *name = tn_fact_text(link->instance->info->facts, "view", NULL);
         int32_t j = 0;
         while (name && j < link->arena_count && strcmp(link->arenas[j].name, name) != 0)
             j++;

@@ -33,12 +33,6 @@ static int32_t bad_note(const tn_link *link, const char *what, tn_error *err)
     return tn_error_set(err, TN_E_PLUGIN, "%s: %s; correct the plugin", link->instance->path, what);
 }
 
-static const char *text_of(const json_t *object, const char *key, const char *otherwise)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : otherwise;
-}
-
 /* ---- the note ---- */
 
 static int32_t check_component(const tn_chain_options *options, const tn_link *link, tn_error *err)
@@ -56,7 +50,7 @@ static int32_t check_component(const tn_chain_options *options, const tn_link *l
 static int32_t read_stage(tn_link *link, tn_error *err)
 {
     const json_t *facts = link->instance->info->facts;
-    const char *stage = text_of(facts, "stage", ""), *grain = text_of(facts, "grain", "element");
+    const char *stage = tn_fact_text(facts, "stage", ""), *grain = tn_fact_text(facts, "grain", "element");
     link->stage = -1;
     for (int32_t i = 0; i < (int32_t)COUNT(stages); i++)
         if (strcmp(stages[i], stage) == 0)
@@ -73,7 +67,7 @@ static int32_t read_stage(tn_link *link, tn_error *err)
 
 static int32_t read_round(tn_link *link, const json_t *object, tn_round *round, tn_error *err)
 {
-    const char *scope = text_of(object, "scope", "");
+    const char *scope = tn_fact_text(object, "scope", "");
     json_int_t scalars = json_integer_value(json_object_get(object, "scalars"));
     if (json_object_get(object, "rows") || json_object_get(object, "columns"))
         return not_driven(link, "a round with", json_object_get(object, "rows") ? "rows" : "columns", err);
@@ -256,10 +250,10 @@ static int32_t plan_noted(planning *p)
     for (size_t i = 0; !p->status && (object = json_array_get(list, i)); i++) {
         tn_slot slot = {sizeof slot,
                         0,
-                        text_of(object, "name", NULL),
-                        text_of(object, "shape", NULL),
-                        text_of(object, "init", NULL),
-                        text_of(object, "flags", ""),
+                        tn_fact_text(object, "name", NULL),
+                        tn_fact_text(object, "shape", NULL),
+                        tn_fact_text(object, "init", NULL),
+                        tn_fact_text(object, "flags", ""),
                         NULL};
         plan_slot(p, &slot);
     }
