@@ -105,7 +105,7 @@ static const struct {
     {"bad-rows", "rows", TN_E_UNSUPPORTED},
     {"bad-scope", "round scope \"group\"", TN_E_UNSUPPORTED},
     {"bad-slot", "slot shape \"scalar\"", TN_E_UNSUPPORTED},
-    {"bad-signal", "signal \"hvp\"", TN_E_UNSUPPORTED},
+    {"bad-signal", "signal \"gradient2\"", TN_E_UNSUPPORTED},
     {"bad-keep", "keep outside", TN_E_PLUGIN},
     {"bad-round", "no partial", TN_E_PLUGIN},
 };
@@ -230,10 +230,12 @@ START_TEST(arguments_of_a_step_are_checked)
     world_link(w, "sgd");
     world_chain(w);
     uint64_t before = world_hash(w);
-    ck_assert_int_eq(tn_chain_step(w->chain, NAN, 0, &w->result, &w->err), TN_E_NUMERIC);
-    ck_assert_int_eq(tn_chain_step(w->chain, INFINITY, 0, &w->result, NULL), TN_E_NUMERIC);
+    ck_assert_int_eq(tn_chain_step(w->chain, &(tn_step){.scale = NAN, .attempt = 0}, &w->result, &w->err),
+                     TN_E_NUMERIC);
+    ck_assert_int_eq(tn_chain_step(w->chain, &(tn_step){.scale = INFINITY, .attempt = 0}, &w->result, NULL),
+                     TN_E_NUMERIC);
     w->parameters.g = (char *)w->parameters.g + 8;
-    ck_assert_int_eq(tn_chain_step(w->chain, 1, 0, &w->result, &w->err), TN_E_INVALID);
+    ck_assert_int_eq(tn_chain_step(w->chain, &(tn_step){.scale = 1, .attempt = 0}, &w->result, &w->err), TN_E_INVALID);
     w->parameters.g = (char *)w->parameters.g - 8;
     ck_assert(world_hash(w) == before);
     world_free(w);
@@ -696,8 +698,8 @@ START_TEST(steps_allocate_nothing)
     int32_t status = TN_OK, skipped = 0;
     int64_t ours = tn_memory_count(), all = malloc_count();
     for (int i = 0; i < 3; i++) {
-        status |= tn_chain_step(w->chain, 1, i, &w->result, &w->err);
-        status |= tn_chain_step(plain->chain, 1, i, &plain->result, &plain->err);
+        status |= tn_chain_step(w->chain, &(tn_step){.scale = 1, .attempt = i}, &w->result, &w->err);
+        status |= tn_chain_step(plain->chain, &(tn_step){.scale = 1, .attempt = i}, &plain->result, &plain->err);
         skipped += !w->result.committed;
         ((float *)w->parameters.g)[3] = i == 0 ? NAN : 1;
     }

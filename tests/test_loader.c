@@ -218,7 +218,7 @@ static const struct {
     {"table-null", "BAD_RECORD: ", "table is (nil)"},
     {"table-size-zero", "BAD_RECORD: ", "table has struct_size 0"},
     {"table-size-one", "BAD_RECORD: ", "table has struct_size 1,"},
-    {"table-size-odd", "BAD_RECORD: ", "table has struct_size 61"},
+    {"table-size-odd", "BAD_RECORD: ", "table has struct_size 69"},
     {"table-size-huge", "BAD_RECORD: ", "table has struct_size 4294967288"},
     {"count-two", "METADATA_MISMATCH: ", "2 components, its notes 1"},
     {"count-none", "METADATA_MISMATCH: ", "0 components, its notes 1"},

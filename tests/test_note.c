@@ -500,7 +500,7 @@ static const char all_rows[] =
     "{\"name\":\"widths\",\"type\":\"integers\",\"default\":\"[256, 128]\",\"range\":\"[1, 4096]\",\"doc\":\"\"},"
     "{\"name\":\"act\",\"type\":\"component\",\"default\":\"none\",\"range\":\"activation\",\"doc\":\"\"},"
     "null,null],\"stage\":\"rule\",\"paper\":\"P\",\"formula\":\"F\",\"slots\":[{\"name\":\"m\"},null],"
-    "\"signals\":[\"loss\",null],\"reports\":[null]}";
+    "\"signals\":[\"taps\",null],\"reports\":[null]}";
 
 START_TEST(info_of_all_types)
 {
@@ -604,7 +604,7 @@ START_TEST(texts_that_are_refused)
         {"{\"stage\":\"later\"}", "NOTE_UNKNOWN: file: some-thing", "stage 'later'"},
         {"{\"stage\":\"\"}", "NOTE_UNKNOWN: file: some-thing", "stage ''"},
         {"{\"stage\":\"rul\"}", "NOTE_UNKNOWN: file: some-thing", "stage 'rul'"},
-        {"{\"signals\":[\"loss\",\"smell\"]}", "NOTE_UNKNOWN: file: some-thing", "'smell'"},
+        {"{\"signals\":[\"taps\",\"smell\"]}", "NOTE_UNKNOWN: file: some-thing", "'smell'"},
         {"{\"signals\":[1]}", "NOTE_UNKNOWN: file: some-thing", "signals"},
         {"{\"hyper\":[1]}", "NOTE_INVALID: file: some-thing", "name"},
         {"{\"hyper\":[null,{}]}", "NOTE_INVALID: file: some-thing", "name"},

@@ -419,7 +419,7 @@ START_TEST(steps_allocate_nothing)
         int32_t status = TN_OK;
         int64_t ours = tn_memory_count(), all = malloc_count();
         for (int i = 0; i < 3; i++)
-            status |= tn_chain_step(w->chain, 1, i, &w->result, &w->err);
+            status |= tn_chain_step(w->chain, &(tn_step){.scale = 1, .attempt = i}, &w->result, &w->err);
         all = malloc_count() - all;
         ours = tn_memory_count() - ours;
         ck_assert_msg(all == 0 && ours == 0, "%s allocates: %lld times, %lld of them the host's",

@@ -193,7 +193,7 @@ static inline void world_chain(world *w) { ck_ok(world_try_chain(w), w->err); }
 
 static inline void world_try_step(world *w, double scale)
 {
-    ck_ok(tn_chain_step(w->chain, scale, w->attempt++, &w->result, &w->err), w->err);
+    ck_ok(tn_chain_step(w->chain, &(tn_step){.scale = scale, .attempt = w->attempt++}, &w->result, &w->err), w->err);
 }
 
 static inline void world_step(world *w, double scale)

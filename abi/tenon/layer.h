@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenon/layer.h: a differentiable function with parameters. Interface "tenon.layer/0.1", behind the kinds layer,
+ * tenon/layer.h: a differentiable function with parameters. Interface "tenon.layer/0.2", behind the kinds layer,
  * normalizer, activation and regularizer.
  *
  * The first extent of every input and output is the batch: dynamic, up to the maximum that the host planned.
@@ -14,7 +14,7 @@
  *             "whole"     one call, which may use the host's tn_compute
  *   keeps     what backward reads besides saved tensors: "input", "output", "both", "none"
  *   in_place  true: y may be x, and dx may be dy
- *   rounds    as in optimizer.h: statistics that span processes (normalizer.h)
+ *   tap       "linear": y = x W^T + b in parameters 0 and 1 (matrix.h)
  *
  * Results must not depend on how the pieces fall, except through the count of partials, which depends on shapes.
  */
@@ -28,13 +28,14 @@
 extern "C" {
 #endif
 
-#define TN_LAYER "tenon.layer/0.1"
+#define TN_LAYER "tenon.layer/0.2"
 
 /* flags of a call */
-#define TN_TRAIN      0x1u /* batch statistics, dropout; else evaluation */
-#define TN_ACCUMULATE 0x2u /* add to the parameter gradients; else set them (they may hold anything, NaN included) */
-#define TN_WANT_DX    0x4u /* backward: the input gradient is wanted */
-#define TN_WANT_DW    0x8u /* backward: the parameter gradients are wanted */
+#define TN_TRAIN      0x1u  /* batch statistics, dropout; else evaluation */
+#define TN_ACCUMULATE 0x2u  /* add to the parameter gradients; else set them (they may hold anything, NaN included) */
+#define TN_WANT_DX    0x4u  /* backward: the input gradient is wanted */
+#define TN_WANT_DW    0x8u  /* backward: the parameter gradients are wanted */
+#define TN_FREEZE     0x10u /* under TN_TRAIN: buffers are left alone; a replay, or a second look at the same batch */
 
 /* How a parameter starts. fan is a product of extents: TN_INIT_* names whose. */
 #define TN_INIT_CONSTANT    0 /* a */
@@ -79,7 +80,8 @@ TN_SIZE(tn_layer_planner, 56);
 /* One piece of a forward or backward call. Tensors are whole, in the real type, contiguous; the piece is
  * [lo, lo + n) on the declared axis (elements count elements). x, y, dx and dy have the batch at hand as their first
  * extent, saved tensors the planned one. Read-only: x, parameter, dy, and in backward y, saved and buffers. Buffers
- * change in forward under TN_TRAIN only. Nothing overlaps but y and x, dx and dy where in_place allows it. */
+ * change in forward under TN_TRAIN without TN_FREEZE only. Nothing overlaps but y and x, dx and dy where in_place
+ * allows it. */
 typedef struct tn_layer_call {
     uint32_t struct_size;
     uint32_t flags;
@@ -97,6 +99,8 @@ typedef struct tn_layer_call {
     const tn_tensor *buffer;
     const tn_tensor *saved;
     void *workspace;
+    const double *sums; /* of the rounds so far (normalizer.h); NULL: no rounds */
+    int64_t refresh;    /* k > 0: the k-th batch since buffers were reset: they become the mean over k batches */
 } tn_layer_call;
 TN_AT(tn_layer_call, hyper, 8);
 TN_AT(tn_layer_call, lo, 32);
@@ -104,7 +108,10 @@ TN_AT(tn_layer_call, piece, 48);
 TN_AT(tn_layer_call, x, 56);
 TN_AT(tn_layer_call, gradient, 96);
 TN_AT(tn_layer_call, workspace, 120);
-TN_SIZE(tn_layer_call, 128);
+TN_SIZE(tn_layer_call, 144);
+
+struct tn_layer_rounds;
+struct tn_layer_tangents;
 
 typedef struct tn_layer {
     uint32_t struct_size;
@@ -115,15 +122,15 @@ typedef struct tn_layer {
                      tn_error *err);
     void (*forward)(const tn_layer_call *call);  /* [piece] */
     void (*backward)(const tn_layer_call *call); /* [piece] */
-    /* Directional derivative: dy = J dx, given x (and dparameter in `gradient`). NULL: not offered. [piece] */
-    void (*tangent)(const tn_layer_call *call);
     /* May a batch of these shapes (x without data) be run? E.g. batch-norm refuses to train on one value a channel.
      * NULL: always. [main] */
     int32_t (*check)(const void *hyper, const tn_tensor *x, uint32_t flags, tn_error *err);
+    const struct tn_layer_rounds *rounds;     /* sums over all processes (normalizer.h); NULL: none */
+    const struct tn_layer_tangents *tangents; /* tangent.h; NULL: not offered */
 } tn_layer;
 TN_AT(tn_layer, infer, 8);
-TN_AT(tn_layer, check, 40);
-TN_SIZE(tn_layer, 48);
+TN_AT(tn_layer, check, 32);
+TN_SIZE(tn_layer, 56);
 
 #ifdef __cplusplus
 }

@@ -10,9 +10,10 @@
  *    arXiv:1502.03167, as PyTorch does); `momentum` is the weight of the new value.
  *  - A batch whose statistics do not exist (one value a channel) is refused by tn_layer.check, before the step.
  *
- * Statistics over several processes (draft; no record offers this table yet, and the host does not ask for it): the
- * host sums `count` f64 values over the mesh between partial and the forward (or backward) call, where they appear
- * first in saved tensor 0.
+ * Statistics over several processes: tn_layer.rounds. In each direction the host runs `partial` over all pieces for one
+ * round after the other, sums over the mesh's data axis in the order of ranks, and hands the sums of all rounds so far
+ * on in tn_layer_call.sums, [round][count], also to forward and backward themselves. So far for the axis "columns":
+ * pieces set the entries of their own columns, everything else is 0 already.
  */
 #ifndef TENON_NORMALIZER_H
 #define TENON_NORMALIZER_H
@@ -23,16 +24,16 @@
 extern "C" {
 #endif
 
-#define TN_NORMALIZER_ROUNDS "tenon.normalizer-rounds/0.1"
-
-typedef struct tn_normalizer_rounds {
+typedef struct tn_layer_rounds {
     uint32_t struct_size;
-    uint32_t reserved;
-    int64_t (*count)(const void *hyper, const tn_tensor *x);           /* f64 values a call [any] */
-    void (*forward_partial)(const tn_layer_call *call, double *sums);  /* this piece's share, set [piece] */
-    void (*backward_partial)(const tn_layer_call *call, double *sums); /* this piece's share, set [piece] */
-} tn_normalizer_rounds;
-TN_SIZE(tn_normalizer_rounds, 32);
+    int32_t forward, backward; /* rounds in each direction */
+    int32_t reserved;
+    /* f64 sums of each round; 0: not under these hyper-parameters, or not in evaluation. [any] */
+    int64_t (*count)(const void *hyper, const tn_tensor *x, uint32_t flags);
+    /* This piece's share of a round; in backward call->dy has data. [piece] */
+    void (*partial)(const tn_layer_call *call, int32_t round, double *sums);
+} tn_layer_rounds;
+TN_SIZE(tn_layer_rounds, 32);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenon/parameter.h: what the host tells of one parameter.
+ * tenon/parameter.h: what the host tells of one parameter, and of its clock.
  */
 #ifndef TENON_PARAMETER_H
 #define TENON_PARAMETER_H
@@ -10,6 +10,21 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The chunk grid belongs to the logical tensor: runs of TN_CHUNK elements from its element 0. All cuts (threads,
+ * shards, codec blocks) fall on chunks, so a sum over a chunk has the same bits however the work is split. */
+#define TN_CHUNK 4096
+
+/* Clocks advance on commit only, one per parameter: an absent gradient leaves state and clock alone. */
+typedef struct tn_clock {
+    uint32_t struct_size;
+    uint32_t reserved;
+    int64_t t;       /* the update being computed for these parameters: 1, 2, ... */
+    int64_t update;  /* committed updates of the run, from 0 */
+    int64_t attempt; /* tried updates of the run, from 0 */
+} tn_clock;
+TN_AT(tn_clock, t, 8);
+TN_SIZE(tn_clock, 32);
 
 /* What a tensor is to the model. */
 #define TN_ROLE_OTHER     0
@@ -26,7 +41,7 @@ typedef struct tn_parameter {
     const char *name;  /* stable and global: "hidden.0.linear.weight" */
     const char *layer; /* what it shares a layer with: "hidden.0.linear" */
     int32_t ndim;
-    int32_t group;                 /* parameters of one group share hyper-parameters and clock rules */
+    int32_t reserved;
     int64_t shape[TN_MAX_DIMS];    /* logical, whole, row-major */
     int64_t lo, n;                 /* the slice of it that this process holds, in elements; on chunks */
     int32_t fan_in_axis;           /* -1: none */

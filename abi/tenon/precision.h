@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenon/precision.h: how operands are stored. Interface "tenon.codec/0.1", kind codec (draft, not yet called by the
- * host). Rules and layers compute in f32 or f64; a codec turns a stored operand (p, g, a slot) into that and back,
- * a run of whole blocks at a time. Which codec serves which operand, and the loss scale, is the policy of an
- * experiment's `precision:` section.
+ * tenon/precision.h: how operands are stored. Interface "tenon.codec/0.1", kind codec. Rules and layers compute in f32
+ * or f64; a codec turns a stored operand (p, g, a slot) into that and back, a run of whole blocks at a time. Which
+ * codec serves which operand, and the loss scale, is the policy of an experiment's `precision:` section.
  */
 #ifndef TENON_PRECISION_H
 #define TENON_PRECISION_H
@@ -16,9 +15,11 @@ extern "C" {
 
 #define TN_CODEC "tenon.codec/0.1"
 
+#define TN_CODEC_NONNEGATIVE 0x1u /* the operand is never below 0: a code needs no sign */
+
 typedef struct tn_codec_call {
     uint32_t struct_size;
-    uint32_t reserved;
+    uint32_t flags; /* TN_CODEC_* */
     const void *hyper;
     const tn_context *context; /* stochastic rounding draws from (attempt, lo + i) */
     int64_t lo, n;             /* elements of the logical tensor; lo on a block */
@@ -31,7 +32,7 @@ TN_SIZE(tn_codec_call, 64);
 
 typedef struct tn_codec {
     uint32_t struct_size;
-    int32_t block;                             /* elements that share a scale; restarts at each chunk; 1: none do */
+    int32_t block;                             /* elements that share a scale: a divisor of 512; 1: none do */
     int32_t bits;                              /* of one stored element */
     int32_t extra_bytes;                       /* of one block */
     void (*decode)(const tn_codec_call *call); /* stored -> real [piece] */

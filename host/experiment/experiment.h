@@ -37,18 +37,25 @@ typedef struct tn_experiment {
     tn_instance *collective;
     tn_instance **sinks;
     size_t sink_count;
-    uint32_t real;      /* precision: f32 or f64 */
-    double epochs;      /* train.epochs; 0: by steps */
-    int64_t steps;      /* train.steps; 0: by epochs */
-    int64_t accumulate; /* micro-batches an update, >= 1 */
+    uint32_t real;              /* precision: f32 or f64, or {use: f32, storage: bf16, ...} */
+    tn_instance *storage;       /* codec of activations, gradients and the parameters that layers see; NULL: none */
+    int32_t master;             /* 1: with `storage`, the update has parameters of its own in the real type */
+    tn_instance *state_codec;   /* of like-shaped slots; NULL: the real type */
+    tn_instance *loss_scale;    /* NULL: 1 */
+    tn_instance *recompute;     /* NULL: keep all */
+    tn_period checkpoint_every; /* checkpoint: {every: 1 epoch}; nothing: none */
+    double epochs;              /* train.epochs; 0: by steps */
+    int64_t steps;              /* train.steps; 0: by epochs */
+    int64_t accumulate;         /* micro-batches an update, >= 1 */
     uint64_t seed;
     int64_t threads;      /* 0: all the process may use */
     int32_t check_finite; /* 1: skip an update whose gradient is not finite even when no link reads it first */
     char *eval_split;     /* NULL: no evaluation */
     int64_t eval_batch;   /* 0: as training */
     tn_period eval_every;
-    int32_t eval_view; /* 1: the averaged view where the chain has one */
-    char *resolved;    /* YAML text of all of the above with every default filled in */
+    int64_t eval_refresh; /* batches of training that refresh the eval view's statistics; 0: training's own are used */
+    int32_t eval_view;    /* 1: the averaged view where the chain has one */
+    char *resolved;       /* YAML text of all of the above with every default filled in */
 } tn_experiment;
 
 /* Reads `path`, applies `overrides` (Hydra's grammar: key=v, +key=v, ~key, group=name) and validates. Errors name

@@ -7,8 +7,17 @@
 #define TENON_HOST_EXPERIMENT_INSTANCE_H
 
 #include <tenon/model.h>
+#include <tenon/parameter.h>
 
 #include "host/plugin/registry.h"
+
+/* `on:` of a link: the parameters that all given conditions admit. Patterns are globs ('*', '?') of whole names. */
+typedef struct tn_selector {
+    uint32_t roles; /* bit 1 << TN_ROLE_*; 0: any */
+    char **names;   /* of parameters: "hidden.*.weight" */
+    size_t name_count;
+    int32_t least_axes, most_axes; /* `axes: 2`, `axes: [2, 4]`; most 0: any */
+} tn_selector;
 
 typedef struct tn_instance tn_instance;
 struct tn_instance {
@@ -22,7 +31,11 @@ struct tn_instance {
     size_t child_count;
     uint32_t real;      /* 32 or 64, as asked for */
     int32_t kind_given; /* 1: named with its kind, "average/ema" */
+    tn_selector *on;    /* of a link; NULL: all parameters, of a rule those that no other rule has */
 };
+
+/* 1 if the selector admits the parameter; NULL admits all. */
+int tn_selector_admits(const tn_selector *on, const tn_parameter *parameter);
 
 /* An instance from settings given as text, the rest at the rows' defaults. kind may be NULL (any kind). `real` is
  * 32 or 64. Values are checked against type and range; an unknown name is TN_E_NOT_FOUND or TN_E_INVALID with the

@@ -14,6 +14,8 @@
 #include "host/base/pool.h"
 #include "host/base/text.h"
 #include "host/experiment/instance.h"
+#include "host/parallel/comm.h"
+#include "host/update/chain.h"
 #include "host/update/parameters.h"
 
 typedef struct tn_graph tn_graph;
@@ -35,6 +37,10 @@ typedef struct tn_graph_options {
     tn_pool *pool;
     const tn_services *services;
     uint64_t seed;
+    const tn_instance *recompute; /* a policy; NULL: every activation that backward reads is kept */
+    tn_comm *data;                /* processes that share a batch, for layers with rounds; NULL: one */
+    tn_codec_use storage;  /* what outputs, their gradients and parameter gradients are rounded to; or no table */
+    int32_t micro_batches; /* activations of so many are held at a time, for pipelines; 0: one */
 } tn_graph_options;
 
 /* Loads the layers and the loss, infers all shapes, plans memory, allocates it and sets the initial parameters.
@@ -50,14 +56,29 @@ tn_parameters *tn_graph_parameters(tn_graph *graph);
 void *tn_graph_input(tn_graph *graph);
 void *tn_graph_target(tn_graph *graph);
 
+#define TN_VIEW_TRAIN 0
+#define TN_VIEW_EVAL  1
+
+/* A layer that offers taps, as its backward is about to run: x and dy as [n, ...], dy being `seed` times each sample's
+ * gradient. On the calling thread. */
+typedef void (*tn_graph_tap)(void *user, int64_t weight, const tn_tensor *x, const tn_tensor *dy, double seed);
+
 typedef struct tn_graph_run {
-    int64_t n;       /* samples at hand in input and target, 1..batch */
-    uint32_t flags;  /* TN_TRAIN: batch statistics, dropout and backward; TN_ACCUMULATE: add to the gradients */
+    int64_t n; /* samples at hand in input and target, 1..batch */
+    uint32_t
+        flags; /* TN_TRAIN: batch statistics, dropout and backward; TN_ACCUMULATE: add to the gradients; TN_FREEZE */
     int64_t attempt; /* for random numbers: the same attempt and micro draw the same */
     int64_t micro;   /* which micro-batch of the window */
     int64_t update;
-    double seed;   /* factor on the gradient of the loss's sum */
-    const void *p; /* parameters to use: NULL for the graph's own, or an arena of the same layout */
+    double seed;          /* factor on the gradient of the loss's sum */
+    const void *p;        /* parameters to use: NULL for the graph's own, or an arena of the same layout */
+    int32_t view;         /* whose buffers: TN_VIEW_TRAIN, TN_VIEW_EVAL */
+    int32_t forward_only; /* 1: under TN_TRAIN no loss and no backward */
+    int64_t refresh;      /* as in tn_layer_call: k > 0 for the k-th batch of a refresh */
+    int32_t sampled;      /* 1: targets drawn from the model's distribution, for this run only; not added to `sums` */
+    int32_t no_gradient;  /* 1: backward leaves the parameters' gradients alone: for taps */
+    tn_graph_tap tap;     /* NULL: none */
+    void *user;
 } tn_graph_run;
 
 /* Would a batch of n samples be accepted? Layers may refuse some for training: batch statistics need two values.
@@ -69,13 +90,26 @@ int32_t tn_graph_run_batch(tn_graph *graph, const tn_graph_run *run, tn_exact su
 /* The output of the last run: [n, ...] of the planned shape; row-major, real type. */
 const tn_tensor *tn_graph_output(const tn_graph *graph);
 
+/* The derivative along `v` (an arena in the parameters' layout) of the gradient of the loss's sum times run->seed, for
+ * the batch at hand and run's random numbers, statistics frozen: set, or added to under TN_ACCUMULATE, in `ret`, a like
+ * arena. g keeps its content. Refused by tn_graph_offers_tangents. [main] */
+int32_t tn_graph_product(tn_graph *graph, const tn_graph_run *run, const void *v, void *ret, tn_error *err);
+/* TN_OK, or TN_E_UNSUPPORTED naming a layer, or the loss, that offers no tangents. Plans and allocates what products
+ * need; call it before the first. [main] */
+int32_t tn_graph_offers_tangents(tn_graph *graph, tn_error *err);
+/* TN_OK if the loss can draw targets, for `sampled`. */
+int32_t tn_graph_offers_samples(const tn_graph *graph, tn_error *err);
+/* Sets the eval view's buffers to those of training. */
+void tn_graph_copy_buffers(tn_graph *graph);
+
 /* Names of the metrics after loss and count; the count of names is returned. */
 size_t tn_graph_metrics(const tn_graph *graph, const char *const **ret);
 
 /* State of layers, for checkpoints. */
 typedef struct tn_graph_buffer {
     const char *name; /* "hidden.0.norm.running_mean" */
-    tn_tensor tensor;
+    tn_tensor tensor; /* of the training view */
+    tn_tensor eval;   /* of the eval view */
 } tn_graph_buffer;
 size_t tn_graph_buffers(const tn_graph *graph, const tn_graph_buffer **ret);
 

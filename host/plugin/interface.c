@@ -10,6 +10,7 @@
 #include <tenon/data.h>
 #include <tenon/layer.h>
 #include <tenon/loss.h>
+#include <tenon/minimizer.h>
 #include <tenon/model.h>
 #include <tenon/optimizer.h>
 #include <tenon/parallel.h>
@@ -41,18 +42,21 @@ static const interface_row known[] = {
     {TN_OPTIMIZER,
      "optimizer transform average wrapper",
      {{"stage", TEXT, "source gradient rule update write after"},
-      {"grain", TEXT, "element block row tensor matrix layer model"},
+      {"grain", TEXT, "element tensor matrix layer"},
       {"slots", LIST, NULL},
       {"rounds", LIST, NULL},
       {"reports", LIST, NULL},
-      {"signals", LIST, "loss metric gradient2 hvp sampled-gradient taps"},
+      {"signals", LIST, "gradient2 taps"},
       {"view", TEXT, NULL}}},
+    {TN_MINIMIZER,
+     "optimizer",
+     {{"stage", TEXT, "rule"}, {"grain", TEXT, "model"}, {"slots", LIST, NULL}, {"reports", LIST, NULL}}},
     {TN_LAYER,
      "layer normalizer activation regularizer",
      {{"axis", TEXT, "rows elements columns whole"},
       {"keeps", TEXT, "input output both none"},
       {"in_place", FLAG, NULL},
-      {"rounds", LIST, NULL}}},
+      {"tap", TEXT, "linear"}}},
     {TN_LOSS, "loss metric", {{"metrics", LIST, NULL}, {"targets", TEXT, "class real"}}},
     {TN_SCHEDULER, "scheduler", {{"slots", LIST, NULL}}},
     {TN_SINK, "sink", {{"file", TEXT, NULL}}},
@@ -93,9 +97,10 @@ static int same_family(const char *a, const char *b)
 
 int32_t tn_interface_check(const char *file, const char *kind, const char *interface, tn_error *err)
 {
-    for (size_t i = 0; i < COUNT(known); i++) {
+    for (size_t i = 0; i < COUNT(known); i++)
         if (strcmp(known[i].id, interface) == 0 && holds_word(known[i].kinds, kind))
             return TN_OK;
+    for (size_t i = 0; i < COUNT(known); i++) {
         if (same_family(known[i].id, interface) && strcmp(known[i].id, interface) != 0)
             return tn_error_set(
                 err, TN_E_PLUGIN,
@@ -152,9 +157,9 @@ static const char *unknown_word(const json_t *value, const char *words)
 }
 
 /* The words of optimizer.h; flags may be several, with blanks or commas between. */
-static const char slot_shapes[] = "like rows columns scalar group global";
-static const char slot_inits[] = "zero one identity parameter";
-static const char slot_flags[] = "signed nonnegative transient offloadable replicated owner";
+static const char slot_shapes[] = "like rows columns scalar global item left right";
+static const char slot_inits[] = "zero one parameter";
+static const char slot_flags[] = "signed nonnegative transient offloadable tapped";
 
 static int32_t check_word(const char *file, const char *name, const json_t *slot, const char *key, const char *words,
                           tn_error *err)
@@ -207,6 +212,7 @@ int32_t tn_fact_check(const char *file, const char *component, const char *inter
         return tn_error_set(err, TN_E_PLUGIN,
                             "NOTE_UNKNOWN: %s: %s: %s '%s', this host knows: %s; upgrade tenon or correct the word",
                             file, component, key, word, f->words);
-    int slots = strcmp(key, "slots") == 0 && strcmp(interface, TN_OPTIMIZER) == 0;
+    int slots =
+        strcmp(key, "slots") == 0 && (strcmp(interface, TN_OPTIMIZER) == 0 || strcmp(interface, TN_MINIMIZER) == 0);
     return slots ? check_slots(file, component, value, err) : TN_OK;
 }

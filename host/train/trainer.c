@@ -412,7 +412,8 @@ static int32_t update_parameters(tn_trainer *t, double count, double seed, tn_st
         *ret = (tn_step_result){.committed = 0, .bad_parameter = -1};
         return TN_OK;
     }
-    return tn_chain_step(t->chain, 1 / (seed * count), t->attempt, ret, err);
+    const tn_step step = {.scale = 1 / (seed * count), .attempt = t->attempt};
+    return tn_chain_step(t->chain, &step, ret, err);
 }
 
 static int32_t record_update(tn_trainer *t, const tn_exact *sums, const tn_step_result *result, tn_error *err)

@@ -163,8 +163,16 @@ static void list_parameter(tn_chain *chain, const tn_link *link, int64_t i)
     for (int32_t j = 0; j < link->slots[i].count; j++) {
         const tn_arena *arena = &link->arenas[link->slots[i].arena[j]];
         void *data = arena->data + (size_t)parameters->at[i] * chain->real;
-        chain->slots[chain->slot_count++] =
-            (tn_chain_slot){link->instance->handle, arena->name, i, data, parameters->list[i].n, arena->persistent};
+        int64_t n = parameters->list[i].n;
+        chain->slots[chain->slot_count++] = (tn_chain_slot){.link = link->instance->handle,
+                                                            .slot = arena->name,
+                                                            .parameter = i,
+                                                            .shape = "like",
+                                                            .data = data,
+                                                            .elements = n,
+                                                            .bytes = n * (int64_t)chain->real,
+                                                            .bits = (int32_t)parameters->real,
+                                                            .persistent = arena->persistent};
     }
 }
 

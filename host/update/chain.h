@@ -8,9 +8,32 @@
 #include "host/base/log.h"
 #include "host/base/pool.h"
 #include "host/experiment/instance.h"
+#include "host/parallel/comm.h"
 #include "host/update/parameters.h"
 
+#include <tenon/backend.h>
+#include <tenon/matrix.h>
+#include <tenon/precision.h>
+
 typedef struct tn_chain tn_chain;
+
+/* What a link may ask of whoever computes gradients. Entries that are not offered are NULL: then a link that needs one
+ * is refused. All over the same window, samples and random numbers as this step's gradient, statistics frozen. */
+typedef struct tn_signals {
+    void *user;
+    /* The gradient at the parameters as they are now, into g and present; *ret_loss: the mean loss, over all processes.
+     */
+    int32_t (*gradient)(void *user, double *ret_loss, tn_error *err);
+    /* ret = Hessian of the mean loss times v; both in the parameters' layout. */
+    int32_t (*product)(void *user, const void *v, void *ret, tn_error *err);
+    int32_t taps; /* 1: whoever computes gradients calls tn_chain_tap as tn_chain_tapping asks */
+} tn_signals;
+
+/* A codec with the hyper-parameters it is used with. */
+typedef struct tn_codec_use {
+    const tn_codec *table;
+    const tn_instance *instance;
+} tn_codec_use;
 
 typedef struct tn_chain_options {
     tn_registry *registry;
@@ -21,6 +44,12 @@ typedef struct tn_chain_options {
     const tn_services *services;
     uint64_t seed;
     int32_t check_finite; /* 1: read the gradients before the first write even when no link asks for a round */
+    /* The processes that step together; NULL: one. Each holds of every parameter the slice lo, n (0 for none) of the
+     * same list; slices are disjoint and cover the parameter, or each is whole (replicas = size). */
+    tn_comm *comm;
+    const tn_compute *compute; /* for matrix links; NULL: such links are refused */
+    const tn_signals *signals; /* NULL: none */
+    tn_codec_use p, g, state;  /* how p, g and like-shaped slots are stored; without table: in the real type */
 } tn_chain_options;
 
 /* A scalar that a link reports: "clip-norm.norm". */
@@ -39,9 +68,13 @@ typedef struct tn_chain_slot {
     const char *link;  /* the link's handle */
     const char *slot;  /* the slot's name */
     int64_t parameter; /* index, or -1 for a global slot */
-    void *data;        /* the parameter's part of the slot's arena */
+    const char *shape; /* as in tn_slot: like, rows, ..., item */
+    void *data;
     int64_t elements;
+    int64_t bytes; /* as stored, block scales of a codec included */
+    int32_t bits;  /* of an element as stored */
     int32_t persistent;
+    int32_t replicated; /* 1: every process holds all of it */
 } tn_chain_slot;
 
 /* Loads the links, checks their order (source, gradient, rule, update, write, after; exactly one rule), plans and
@@ -54,8 +87,21 @@ void tn_chain_destroy(tn_chain *chain);
  */
 int32_t tn_chain_check_plan(const tn_chain *chain, const tn_instance *instance, tn_error *err);
 
-/* One update from the gradients at hand, each read as scale * g. Allocates nothing. [main] */
-int32_t tn_chain_step(tn_chain *chain, double scale, int64_t attempt, tn_step_result *ret, tn_error *err);
+typedef struct tn_step {
+    double scale; /* each gradient is read as scale * g */
+    double loss;  /* the mean loss at p, for links that ask for it; else not read */
+    int64_t attempt;
+} tn_step;
+
+/* One update from the gradients at hand. With several processes all call it, with the same step and presence. Allocates
+ * nothing. [main] */
+int32_t tn_chain_step(tn_chain *chain, const tn_step *step, tn_step_result *ret, tn_error *err);
+
+/* Before a window's gradient: which taps the coming update wants, TN_TAP_*; clears the tapped slots. [main] */
+int32_t tn_chain_tapping(tn_chain *chain);
+/* One micro-batch of the layer whose weight is parameter `weight`: x [n, columns], dy [n, rows], dy being `seed` times
+ * each sample's gradient. Layers that no link taps are ignored. [main] */
+void tn_chain_tap(tn_chain *chain, int64_t weight, const tn_tensor *x, const tn_tensor *dy, double seed);
 
 /* The evaluation view's parameters in the arenas' layout: a slot of the last link that declares one, or p. */
 const void *tn_chain_view(const tn_chain *chain);

@@ -171,7 +171,7 @@ static int32_t check_slot(const tn_link *link, const tn_slot *slot, tn_error *er
 /* Flags are words with commas between them; a new one may ask for something that this host would not do. */
 static int32_t read_flags(const tn_link *link, const char *flags, int32_t *ret_persistent, tn_error *err)
 {
-    static const char *const known[] = {"transient", "nonnegative", "offloadable", "replicated", "owner", "signed"};
+    static const char *const known[] = {"transient", "nonnegative", "offloadable", "signed"};
     int32_t persistent = 1;
     for (const char *at = flags ? flags + strspn(flags, ", ") : ""; *at; at += strspn(at, ", ")) {
         size_t n = strcspn(at, ", "), i = 0;
@@ -264,7 +264,7 @@ static int32_t plan_parameter(const tn_parameter *parameter, tn_link *link, tn_s
 {
     tn_error own = {0};
     planning p = {link, list, &own, TN_OK};
-    const tn_slot_planner planner = {sizeof planner, 0, &p, plan_slot, plan_scratch};
+    const tn_slot_planner planner = {sizeof planner, 0, &p, plan_slot, plan_scratch, NULL};
     int32_t status =
         link->table.plan ? link->table.plan(parameter, link->instance->hyper, &planner, &own) : plan_noted(&p);
     if (!status)
@@ -355,7 +355,7 @@ int32_t tn_link_check_plan(const tn_parameters *parameters, const tn_link *link,
 {
     for (int64_t i = 0; i < parameters->count && link->table.plan; i++) {
         comparing c = {.link = link, .has = &link->slots[i]};
-        const tn_slot_planner planner = {sizeof planner, 0, &c, compare_slot, compare_scratch};
+        const tn_slot_planner planner = {sizeof planner, 0, &c, compare_slot, compare_scratch, NULL};
         tn_error_clear(err);
         int32_t status = link->table.plan(&parameters->list[i], link->instance->hyper, &planner, err);
         if (status && !c.wrong)

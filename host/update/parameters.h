@@ -19,6 +19,10 @@ typedef struct tn_parameters {
     int64_t elements; /* of an arena, padding included */
     void *p;          /* elements of the real type, 64-byte aligned */
     void *g;
+    /* Instead of the arenas p and g, where each parameter's slice begins: a caller's arrays, of any alignment, without
+     * padding, as the codecs of tn_chain_options say. NULL: the arenas. at[] still lays out the slots. */
+    void *const *p_of;
+    void *const *g_of;
     uint8_t *present; /* per parameter: 1 if this step's gradient exists */
 } tn_parameters;
 

@@ -249,8 +249,14 @@ static void fold(tn_chain *chain, tn_link *link, int32_t round, int64_t set)
     const tn_clock *clock = set_clock(chain, link, set);
     for (size_t j = 0; j < link->report_count; j++)
         chain->report[j] = link->reports[j].value;
-    link->table.fold(link->instance->hyper, clock, round, chain->sums, link->k + (size_t)set * link->k_size,
-                     chain->report);
+    const tn_fold call = {.struct_size = sizeof call,
+                          .round = round,
+                          .hyper = link->instance->hyper,
+                          .clock = clock,
+                          .sums = chain->sums,
+                          .k = link->k + (size_t)set * link->k_size,
+                          .report = chain->report};
+    link->table.fold(&call);
     for (size_t j = 0; j < link->report_count; j++)
         link->reports[j].value = chain->report[j];
 }
@@ -375,18 +381,18 @@ static int32_t check_arguments(const tn_chain *chain, double scale, tn_error *er
     return TN_OK;
 }
 
-int32_t tn_chain_step(tn_chain *chain, double scale, int64_t attempt, tn_step_result *ret, tn_error *err)
+int32_t tn_chain_step(tn_chain *chain, const tn_step *step, tn_step_result *ret, tn_error *err)
 {
-    int32_t status = check_arguments(chain, scale, err);
+    int32_t status = check_arguments(chain, step->scale, err);
     if (status)
         return status;
-    chain->scale = scale;
+    chain->scale = step->scale;
     chain->clock_count = 0;
     for (int64_t i = 0; i < chain->parameters->count; i++)
         if (chain->parameters->present[i])
-            chain->clock_of[i] = clock_at(chain, chain->clocks[i] + 1, attempt);
+            chain->clock_of[i] = clock_at(chain, chain->clocks[i] + 1, step->attempt);
     for (size_t i = 0; i < chain->link_count; i++)
-        begin(chain, &chain->links[i], attempt);
+        begin(chain, &chain->links[i], step->attempt);
 
     int32_t finite = do_rounds(chain);
     int64_t bad = !finite || chain->check ? find_bad(chain) : -1;

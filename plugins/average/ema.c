@@ -40,8 +40,10 @@ static void ema_update(const tn_piece *piece)
     ema_loop(*(const ema_constants *)piece->k, piece->n, (const tn_real *)piece->p, (tn_real *)slots->average);
 }
 
-static const tn_optimizer ema_table = {
-    sizeof(tn_optimizer), (uint32_t)sizeof(ema_constants), NULL, ema_begin, NULL, NULL, ema_update, NULL, NULL};
+static const tn_optimizer ema_table = {.struct_size = sizeof(tn_optimizer),
+                                       .constants_bytes = (uint32_t)sizeof(ema_constants),
+                                       .begin = ema_begin,
+                                       .update = ema_update};
 TN_LINK(ema, "average", HYPER, SLOTS, "Exponential moving average of the parameters",
         TN_STAGE("after") TN_GRAIN("element") TN_VIEW(average) TN_FORMULA("average = decay average + (1 - decay) p"),
         ema_table)

@@ -58,15 +58,10 @@ static void schedule_free_update(const tn_piece *piece)
                        (const tn_real *)piece->p, (tn_real *)piece->d, (tn_real *)s->z, (tn_real *)s->x);
 }
 
-static const tn_optimizer schedule_free_table = {sizeof(tn_optimizer),
-                                                 (uint32_t)sizeof(schedule_free_constants),
-                                                 NULL,
-                                                 schedule_free_begin,
-                                                 NULL,
-                                                 NULL,
-                                                 schedule_free_update,
-                                                 NULL,
-                                                 NULL};
+static const tn_optimizer schedule_free_table = {.struct_size = sizeof(tn_optimizer),
+                                                 .constants_bytes = (uint32_t)sizeof(schedule_free_constants),
+                                                 .begin = schedule_free_begin,
+                                                 .update = schedule_free_update};
 TN_LINK(schedule_free, "average", HYPER, SLOTS, "Averaging instead of a schedule; evaluates the average",
         TN_STAGE("write") TN_VIEW(x) TN_PAPER("arXiv:2405.15682")
             TN_FORMULA("z = z + d; x = (1 - c) x + c z; p = (1 - beta) z + beta x"),

@@ -115,7 +115,8 @@ static void linear_backward(const tn_layer_call *call)
         linear_bias_gradient(call, rows, out);
 }
 
-static const tn_layer linear_table = {sizeof(tn_layer), 0, linear_infer, linear_forward, linear_backward, NULL, NULL};
+static const tn_layer linear_table = {
+    .struct_size = sizeof(tn_layer), .infer = linear_infer, .forward = linear_forward, .backward = linear_backward};
 
 TN_COMPONENT(linear, "layer", TN_LAYER, TN_REAL, HYPER, "affine map of the last extent",
              TN_AXIS("whole") TN_KEEPS("input") TN_FORMULA("y = x W^T + b"), linear_table);

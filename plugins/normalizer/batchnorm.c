@@ -238,8 +238,11 @@ static void batchnorm_blocks(const tn_layer_call *call,
 static void batchnorm_forward(const tn_layer_call *call) { batchnorm_blocks(call, batchnorm_forward_block); }
 static void batchnorm_backward(const tn_layer_call *call) { batchnorm_blocks(call, batchnorm_backward_block); }
 
-static const tn_layer batchnorm_table = {sizeof(tn_layer),   0,    batchnorm_infer, batchnorm_forward,
-                                         batchnorm_backward, NULL, batchnorm_check};
+static const tn_layer batchnorm_table = {.struct_size = sizeof(tn_layer),
+                                         .infer = batchnorm_infer,
+                                         .forward = batchnorm_forward,
+                                         .backward = batchnorm_backward,
+                                         .check = batchnorm_check};
 
 TN_COMPONENT(batchnorm, "normalizer", TN_LAYER, TN_REAL, HYPER, "batch normalisation of [batch, channels]",
              TN_AXIS("columns") TN_KEEPS("input") TN_PAPER("arXiv:1502.03167")

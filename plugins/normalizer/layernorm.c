@@ -177,8 +177,10 @@ static void layernorm_backward(const tn_layer_call *call)
                             (const double *)call->saved->data + at * 2, dx, dweight, dbias);
 }
 
-static const tn_layer layernorm_table = {
-    sizeof(tn_layer), 0, layernorm_infer, layernorm_forward, layernorm_backward, NULL, NULL};
+static const tn_layer layernorm_table = {.struct_size = sizeof(tn_layer),
+                                         .infer = layernorm_infer,
+                                         .forward = layernorm_forward,
+                                         .backward = layernorm_backward};
 
 TN_COMPONENT(layernorm, "normalizer", TN_LAYER, TN_REAL, HYPER, "layer normalisation over the last extent",
              TN_AXIS("rows") TN_KEEPS("input") TN_PAPER("arXiv:1607.06450")

@@ -71,28 +71,20 @@ static void lamb_partial(const tn_piece *piece, const tn_partial *out)
     }
 }
 
-static void lamb_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *constants,
-                      double *report)
+static void lamb_fold(const tn_fold *fold)
 {
-    lamb_constants *k = (lamb_constants *)constants;
-    (void)hyper;
-    (void)clock;
-    (void)round;
-    (void)report;
-    double ratio = sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0]) / sqrt(sums[1]) : 1;
+    lamb_constants *k = (lamb_constants *)fold->k;
+    double of_p = fold->sums[0], of_d = fold->sums[1], ratio = of_p > 0 && of_d > 0 ? sqrt(of_p) / sqrt(of_d) : 1;
     /* Moments that died out leave a direction of almost nothing: its ratio is no number of the real type. */
     k->step = isfinite((tn_real)(k->lr * ratio)) ? (tn_real)(k->lr * ratio) : (tn_real)k->lr;
 }
 
-static const tn_optimizer lamb_table = {sizeof(tn_optimizer),
-                                        (uint32_t)sizeof(lamb_constants),
-                                        NULL,
-                                        lamb_begin,
-                                        lamb_partial,
-                                        lamb_fold,
-                                        lamb_update,
-                                        NULL,
-                                        NULL};
+static const tn_optimizer lamb_table = {.struct_size = sizeof(tn_optimizer),
+                                        .constants_bytes = (uint32_t)sizeof(lamb_constants),
+                                        .begin = lamb_begin,
+                                        .partial = lamb_partial,
+                                        .fold = lamb_fold,
+                                        .update = lamb_update};
 TN_LINK(lamb, "optimizer", HYPER, SLOTS, "Adam with a step relative to each tensor's norm",
         TN_STAGE("rule") TN_GRAIN("tensor") TN_ROUND("tensor", 2) TN_PAPER("arXiv:1904.00962")
             TN_FORMULA("r = m^ / (sqrt(v^) + eps) + wd p; p = p - lr (|p| / |r|) r"),

@@ -74,8 +74,12 @@ static void sgd_update(const tn_piece *piece)
 
 static double sgd_keep(const void *k) { return ((const sgd_constants *)k)->keep; }
 
-static const tn_optimizer sgd_table = {
-    sizeof(tn_optimizer), (uint32_t)sizeof(sgd_constants), sgd_plan, sgd_begin, NULL, NULL, sgd_update, NULL, sgd_keep};
+static const tn_optimizer sgd_table = {.struct_size = sizeof(tn_optimizer),
+                                       .constants_bytes = (uint32_t)sizeof(sgd_constants),
+                                       .plan = sgd_plan,
+                                       .begin = sgd_begin,
+                                       .update = sgd_update,
+                                       .keep = sgd_keep};
 TN_LINK(sgd, "optimizer", HYPER, SLOTS, "Gradient descent with momentum",
         TN_STAGE("rule") TN_GRAIN("element") TN_PAPER("Sutskever et al., ICML 2013")
             TN_FORMULA("g += l2 p; b = momentum b + (1 - dampening) g, first b = g; p = (1 - lr wd) p - lr b, "

@@ -82,8 +82,8 @@ static void dropout_backward(const tn_layer_call *call)
                      dx);
 }
 
-static const tn_layer dropout_table = {sizeof(tn_layer), 0,    dropout_infer, dropout_forward,
-                                       dropout_backward, NULL, NULL};
+static const tn_layer dropout_table = {
+    .struct_size = sizeof(tn_layer), .infer = dropout_infer, .forward = dropout_forward, .backward = dropout_backward};
 
 TN_COMPONENT(dropout, "regularizer", TN_LAYER, TN_REAL, HYPER, "inverted dropout",
              TN_AXIS("elements") TN_KEEPS("none") TN_IN_PLACE(true) TN_FORMULA("y = x bernoulli(1 - p) / (1 - p)"),

@@ -42,29 +42,22 @@ static void clip_norm_partial(const tn_piece *piece, const tn_partial *out)
     out->scalars[0] = clip_norm_squares((const tn_real *)piece->g, piece->n, piece->scale);
 }
 
-static void clip_norm_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k,
-                           double *report)
+static void clip_norm_fold(const tn_fold *fold)
 {
-    double max = ((const clip_norm *)hyper)->max_norm, norm = sqrt(sums[0]);
+    double max = ((const clip_norm *)fold->hyper)->max_norm, norm = sqrt(fold->sums[0]);
     double scale = norm > max ? max / (norm + 1e-6) : 1;
-    (void)clock;
-    (void)round;
-    ((clip_norm_constants *)k)->scale = scale;
-    report[0] = norm;
-    report[1] = scale;
+    ((clip_norm_constants *)fold->k)->scale = scale;
+    fold->report[0] = norm;
+    fold->report[1] = scale;
 }
 
 static double clip_norm_scale(const void *k) { return ((const clip_norm_constants *)k)->scale; }
 
-static const tn_optimizer clip_norm_table = {sizeof(tn_optimizer),
-                                             (uint32_t)sizeof(clip_norm_constants),
-                                             NULL,
-                                             NULL,
-                                             clip_norm_partial,
-                                             clip_norm_fold,
-                                             NULL,
-                                             clip_norm_scale,
-                                             NULL};
+static const tn_optimizer clip_norm_table = {.struct_size = sizeof(tn_optimizer),
+                                             .constants_bytes = (uint32_t)sizeof(clip_norm_constants),
+                                             .partial = clip_norm_partial,
+                                             .fold = clip_norm_fold,
+                                             .scale = clip_norm_scale};
 TN_LINK(clip_norm, "transform", HYPER, TN_NO_SLOTS, "Clip the gradient to a norm over all parameters",
         TN_STAGE("gradient") TN_GRAIN("element") TN_ROUND("model", 1) TN_REPORTS("norm", "scale")
             TN_PAPER("arXiv:1211.5063") TN_FORMULA("g = g min(1, max_norm / (norm + 1e-6))"),

@@ -177,7 +177,7 @@ static inline TN_UNUSED int32_t tn_element_infer(const char *layer, const tn_ten
                              tn_reals(call->dy) + call->lo, tn_reals(call->dx) + call->lo);                            \
     }                                                                                                                  \
     static const tn_layer name##_table = {sizeof(tn_layer), 0,    name##_infer, name##_forward,                        \
-                                          name##_backward,  NULL, NULL};                                               \
+                                          name##_backward,  NULL, NULL,         NULL};                                 \
     TN_COMPONENT(name, kind, TN_LAYER, TN_REAL, HYPER, summary,                                                        \
                  TN_AXIS("elements") TN_IN_PLACE(true) TN_KEPT_##kept##_FACT facts, name##_table);
 

@@ -107,7 +107,8 @@ static inline TN_UNUSED cudaStream_t tn_cuda_stream(const tn_context *context)
                                               NULL,                                                                    \
                                               name##_update,                                                           \
                                               NULL,                                                                    \
-                                              keep_};                                                                  \
+                                              keep_,                                                                   \
+                                              NULL};                                                                   \
     TN_COMPONENT(name, "optimizer", TN_OPTIMIZER, TN_REAL, HYPER, summary,                                             \
                  TN_STAGE("rule") TN_GRAIN("element") TN_SLOTS_FACT(SLOTS) facts, name##_table);
 #define TN_ELEMENT_RULE(name, HYPER, SLOTS, summary, facts)                                                            \

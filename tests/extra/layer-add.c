@@ -32,7 +32,8 @@ static void add_backward(const tn_layer_call *call)
             memcpy((tn_real *)call->dx[k].data + call->lo, dy + call->lo, (size_t)call->n * sizeof *dy);
 }
 
-static const tn_layer add_table = {sizeof(tn_layer), 0, add_infer, add_forward, add_backward, NULL, NULL};
+static const tn_layer add_table = {
+    .struct_size = sizeof(tn_layer), .infer = add_infer, .forward = add_forward, .backward = add_backward};
 TN_COMPONENT(add, "layer", TN_LAYER, TN_REAL, TN_NO_HYPER, "Sum of two inputs",
              TN_FACT("axis", "\"elements\"") TN_FACT("keeps", "\"none\""), add_table);
 TN_PLUGIN("org.tenon.test.add", "0.1.0", "Apache-2.0", add)

@@ -93,7 +93,8 @@ static void wrong_backward(const tn_layer_call *call)
                (size_t)call->n * sizeof(tn_real));
 }
 
-static const tn_layer wrong_table = {sizeof(tn_layer), 0, wrong_infer, wrong_forward, wrong_backward, NULL, NULL};
+static const tn_layer wrong_table = {
+    .struct_size = sizeof(tn_layer), .infer = wrong_infer, .forward = wrong_forward, .backward = wrong_backward};
 TN_COMPONENT(wrong, "activation", TN_LAYER, TN_REAL, HYPER, "Identity with a fault",
              TN_AXIS("elements") TN_KEEPS("none"), wrong_table);
 TN_PLUGIN("org.tenon.test.wrong", "0.1.0", "Apache-2.0", wrong)

@@ -10,16 +10,7 @@ static void no_sum(const tn_piece *piece, const tn_partial *out)
     (void)piece;
     (void)out;
 }
-static void no_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k,
-                    double *report)
-{
-    (void)hyper;
-    (void)clock;
-    (void)round;
-    (void)sums;
-    (void)k;
-    (void)report;
-}
+static void no_fold(const tn_fold *fold) { (void)fold; }
 /* Does not look at what the planner answers. */
 static int32_t careless(const tn_parameter *parameter, const void *hyper, const tn_slot_planner *planner, tn_error *err)
 {
@@ -48,7 +39,7 @@ LINK(bad_rows, "transform", TN_NO_SLOTS,
      TN_STAGE("gradient") TN_FACT("rounds", "[{\"scope\":\"tensor\",\"scalars\":1,\"rows\":1}]"), ROUND)
 LINK(bad_scope, "transform", TN_NO_SLOTS, TN_STAGE("gradient") TN_ROUND("group", 1), ROUND)
 LINK(bad_slot, "optimizer", TN_NO_SLOTS, TN_STAGE("rule"), .plan = careless, .update = nothing)
-LINK(bad_signal, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_FACT("signals", "[\"hvp\"]"), .update = nothing)
+LINK(bad_signal, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_FACT("signals", "[\"gradient2\"]"), .update = nothing)
 LINK(bad_keep, "transform", TN_NO_SLOTS, TN_STAGE("gradient"), .keep = half)
 LINK(bad_round, "transform", TN_NO_SLOTS, TN_STAGE("gradient") TN_ROUND("model", 1), .fold = no_fold)
 

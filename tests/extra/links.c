@@ -30,15 +30,7 @@ static void center_partial(const tn_piece *piece, const tn_partial *out)
         out->scalars[0] += piece->scale * (double)((const tn_real *)piece->g)[i];
     out->scalars[1] = (double)piece->n;
 }
-static void center_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k,
-                        double *report)
-{
-    (void)hyper;
-    (void)clock;
-    (void)round;
-    (void)report;
-    *(double *)k = sums[0] / sums[1];
-}
+static void center_fold(const tn_fold *fold) { *(double *)fold->k = fold->sums[0] / fold->sums[1]; }
 static void center_update(const tn_piece *piece)
 {
     for (int64_t i = 0; i < piece->n; i++)
@@ -69,17 +61,14 @@ static void measure_partial(const tn_piece *piece, const tn_partial *out)
     if (piece->round == 0)
         out->scalars[1] = (double)piece->n;
 }
-static void measure_fold(const void *hyper, const tn_clock *clock, int32_t round, const double *sums, void *k_,
-                         double *report)
+static void measure_fold(const tn_fold *fold)
 {
-    measure_constants *k = (measure_constants *)k_;
-    (void)hyper;
-    (void)clock;
-    if (round == 0) {
-        k->n += sums[1]; /* k is zeroed before each step */
-        k->mean = sums[0] / sums[1];
+    measure_constants *k = (measure_constants *)fold->k;
+    if (fold->round == 0) {
+        k->n += fold->sums[1]; /* k is zeroed before each step */
+        k->mean = fold->sums[0] / fold->sums[1];
     }
-    report[round] = round == 0 ? k->mean : sums[0] / k->n;
+    fold->report[fold->round] = fold->round == 0 ? k->mean : fold->sums[0] / k->n;
 }
 static const tn_optimizer measure_table = {.struct_size = sizeof(tn_optimizer),
                                            .constants_bytes = sizeof(measure_constants),
