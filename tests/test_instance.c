@@ -316,6 +316,40 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
+/* ---- selectors ---- */
+
+static int admits(tn_selector on, int32_t role, int32_t axes, const char *name)
+{
+    const tn_parameter parameter = {.struct_size = sizeof parameter, .role = role, .name = name, .ndim = axes};
+    return tn_selector_admits(&on, &parameter);
+}
+
+START_TEST(a_selector_admits_what_all_conditions_admit)
+{
+    char *hidden[] = {"hidden.*"}, *two[] = {"head.?ias", "*.norm.*"};
+    const tn_selector any = {0}, biases = {.roles = 1u << TN_ROLE_BIAS},
+                      both = {.roles = 1u << TN_ROLE_BIAS | 1u << TN_ROLE_NORM},
+                      others = {.roles = 1u << TN_ROLE_OTHER}, named = {.names = hidden, .name_count = 1},
+                      either = {.names = two, .name_count = 2}, matrices = {.least_axes = 2, .most_axes = 2},
+                      flat = {.least_axes = 0, .most_axes = 1}, all = {1u << TN_ROLE_WEIGHT, hidden, 1, 2, 4};
+    const tn_parameter parameter = {.struct_size = sizeof parameter, .name = "x"};
+    ck_assert(tn_selector_admits(NULL, &parameter));
+    ck_assert(admits(any, TN_ROLE_HEAD, 0, ""));
+    ck_assert(admits(biases, TN_ROLE_BIAS, 1, "x") && !admits(biases, TN_ROLE_WEIGHT, 1, "x"));
+    ck_assert(admits(both, TN_ROLE_BIAS, 1, "x") && admits(both, TN_ROLE_NORM, 1, "x"));
+    ck_assert(!admits(both, TN_ROLE_OTHER, 1, "x") && admits(others, TN_ROLE_OTHER, 1, "x"));
+    ck_assert(!admits(others, 40, 1, "x") && !admits(others, -1, 1, "x"));
+    ck_assert(admits(named, 0, 1, "hidden.0.linear.weight") && !admits(named, 0, 1, "head.hidden.weight"));
+    ck_assert(!admits(named, 0, 1, "Hidden.0") && !admits(named, 0, 1, "hidden"));
+    ck_assert(admits(either, 0, 1, "head.bias") && admits(either, 0, 1, "hidden.1.norm.gain"));
+    ck_assert(!admits(either, 0, 1, "head.bbias") && !admits(either, 0, 1, "norm.gain"));
+    ck_assert(admits(matrices, 0, 2, "x") && !admits(matrices, 0, 1, "x") && !admits(matrices, 0, 3, "x"));
+    ck_assert(admits(flat, 0, 0, "x") && admits(flat, 0, 1, "x") && !admits(flat, 0, 2, "x"));
+    ck_assert(admits(all, TN_ROLE_WEIGHT, 3, "hidden.0.weight") && !admits(all, TN_ROLE_BIAS, 3, "hidden.0.weight"));
+    ck_assert(!admits(all, TN_ROLE_WEIGHT, 1, "hidden.0.weight") && !admits(all, TN_ROLE_WEIGHT, 3, "head.weight"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("instance");
@@ -330,6 +364,7 @@ int main(void)
     tcase_add_test(tests, a_failed_set_changes_nothing);
     tcase_add_test(tests, rows_go_by_name);
     tcase_add_test(tests, every_allocation_may_fail);
+    tcase_add_test(tests, a_selector_admits_what_all_conditions_admit);
     suite_add_tcase(suite, tests);
     return test_main(suite);
 }
