@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * record.c: what goes to the sinks and the observer.
+ */
+#include <time.h>
+
+#include "host/train/internal.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int32_t tn_record_send(tn_trainer *t, const char *event, size_t field_count, tn_error *err)
+{
+    tn_record r = {.struct_size = sizeof r,
+                   .field_count = (int32_t)field_count,
+                   .event = event,
+                   .update = *tn_chain_update(t->chain),
+                   .attempt = t->attempt,
+                   .epoch = t->samples / (double)t->train.split.samples,
+                   .time = now(),
+                   .fields = t->fields};
+    int32_t status = t->sinks ? tn_sinks_record(t->sinks, &r, err) : TN_OK;
+    if (status == TN_OK && t->options.observer && t->options.observer(t->options.user, &r))
+        t->stop = 1;
+    return status;
+}
+
+size_t tn_record_add(tn_trainer *t, size_t count, const char *name, double value)
+{
+    t->fields[count] = (tn_field){name, value};
+    return count + 1;
+}
+
+int32_t tn_record_update(tn_trainer *t, const tn_exact *sums, const tn_step_result *result, tn_error *err)
+{
+    double count = tn_exact_value(&sums[TN_SUM_COUNT]), value;
+    const tn_report *reports;
+    size_t n = tn_record_add(t, 0, "loss", tn_exact_value(&sums[TN_SUM_LOSS]) / count);
+    for (size_t i = 0; i < t->metric_count; i++)
+        n = tn_record_add(t, n, t->metrics[i], tn_exact_value(&sums[TN_SUM_FIRST + i]) / count);
+    for (size_t i = 0; i < tn_schedules_count(t->schedules); i++) {
+        const char *name = tn_schedules_at(t->schedules, i, &value);
+        n = tn_record_add(t, n, name, value);
+    }
+    size_t report_count = tn_chain_reports(t->chain, &reports);
+    for (size_t i = 0; i < report_count; i++)
+        n = tn_record_add(t, n, reports[i].name, reports[i].value);
+    return tn_record_send(t, result->committed ? "train" : "skip", n, err);
+}
