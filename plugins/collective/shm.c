@@ -37,7 +37,8 @@
     X(integer, ranks, 0, "[0, 256]", "processes of the run; 0: TENON_RANKS of the environment, or 1")                  \
     X(integer, rank, -1, "[-1, 255]", "of this process; -1: TENON_RANK of the environment, or 0")                      \
     X(integer, chunk, 262144, "[8, 1073741824] bytes", "what a rank stages at once")                                   \
-    X(fixed, patience, 30, "(0, 86400] s", "how long opening a group waits for its members")
+    X(fixed, patience, 30, "(0, 86400] s", "how long opening a group waits for its members")                           \
+    X(fixed, timeout, 60, "(0, 86400] s", "how long an operation waits for the other ranks")
 
 TN_DECLARE(shm, HYPER)
 
