@@ -36,6 +36,7 @@ extern "C" {
 #define TN_WANT_DX    0x4u  /* backward: the input gradient is wanted */
 #define TN_WANT_DW    0x8u  /* backward: the parameter gradients are wanted */
 #define TN_FREEZE     0x10u /* under TN_TRAIN: buffers are left alone; a replay, or a second look at the same batch */
+#define TN_JOINT      0x20u /* check: the sums of rounds come from more than one process */
 
 /* How a parameter starts. fan is a product of extents: TN_INIT_* names whose. */
 #define TN_INIT_CONSTANT    0 /* a */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenon/normalizer.h: what is special about layers of the kind normalizer (interface "tenon.layer/0.1").
+ * tenon/normalizer.h: what is special about layers of the kind normalizer (interface "tenon.layer/0.2").
  *
  *  - The hyper-parameter rows that all share carry these names: `eps`, added to the variance inside the root;
  *    `affine`, a learned gain (parameter "weight", starts at 1) and shift ("bias", 0), role TN_ROLE_NORM.
@@ -8,7 +8,8 @@
  *    each forward call, of a committed or skipped step alike, and never in a replay.
  *  - Variance to normalise is the biased one; the running variance takes the unbiased one (Ioffe and Szegedy 2015,
  *    arXiv:1502.03167, as PyTorch does); `momentum` is the weight of the new value.
- *  - A batch whose statistics do not exist (one value a channel) is refused by tn_layer.check, before the step.
+ *  - A batch whose statistics do not exist (one value a channel) is refused by tn_layer.check, before the step. Of
+ *    statistics over several processes (TN_JOINT) one value in each will do.
  *
  * Statistics over several processes: tn_layer.rounds. In each direction the host runs `partial` over all pieces for one
  * round after the other, sums over the mesh's data axis in the order of ranks, and hands the sums of all rounds so far

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tenon/recompute.h: which activations are kept and which are computed again in backward. Interface
- * "tenon.recompute/0.1", kind recompute (draft, not yet called by the host). A policy is a pure function from the
- * graph's costs to a table; the host replays the forward calls with the same random numbers and frozen statistics.
+ * "tenon.recompute/0.1", kind recompute. A policy is a pure function from the graph's costs to a table; the host replays
+ * forward calls with the same random numbers and frozen statistics, each at most once, when backward needs them.
  */
 #ifndef TENON_RECOMPUTE_H
 #define TENON_RECOMPUTE_H
@@ -20,9 +20,9 @@ extern "C" {
 
 typedef struct tn_node_cost {
     int64_t bytes; /* output and saved tensors at the maximum batch */
-    double flops;  /* of forward */
+    double flops;  /* of forward, estimated from shapes */
     int32_t node;
-    int32_t replayable; /* 0: forward must not run twice */
+    int32_t replayable; /* 0: must be kept; the model's output is */
 } tn_node_cost;
 TN_SIZE(tn_node_cost, 24);
 

@@ -11,6 +11,8 @@
 #include "host/base/take.h"
 #include "host/graph/internal.h"
 
+#define ROUNDS_MOST 16 /* of a layer, in each direction */
+
 void tn_tensor_set(owned_tensor *tensor, tn_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     int64_t stride = 1;
@@ -45,10 +47,6 @@ int64_t tn_tensor_bytes(const tn_tensor *tensor) { return tn_tensor_elements(ten
 static int32_t read_facts(node *n, tn_error *err)
 {
     const json_t *facts = n->instance->info->facts;
-    if (json_array_size(json_object_get(facts, "rounds")))
-        return tn_error_set(err, TN_E_UNSUPPORTED,
-                            "%s: its note declares rounds, which this host does not drive yet in layers",
-                            n->instance->info->name);
     static const char *const axes[] = {"whole", "rows", "columns", "elements"};
     const char *axis = tn_fact_text(facts, "axis", "whole"), *keeps = tn_fact_text(facts, "keeps", "none");
     int32_t which = 0;
@@ -65,6 +63,10 @@ static int32_t read_facts(node *n, tn_error *err)
         return tn_error_set(err, TN_E_PLUGIN, "%s: keeps \"%s\" is unknown; needed: input, output, both or none",
                             n->instance->info->name, keeps);
     n->in_place = json_is_true(json_object_get(facts, "in_place"));
+    n->taps = json_is_string(json_object_get(facts, "tap"));
+    if (n->taps && !n->keeps_input)
+        return tn_error_set(err, TN_E_PLUGIN, "%s: offers taps, which show its input, but keeps \"%s\"; needed: input",
+                            n->instance->info->name, keeps);
     return TN_OK;
 }
 
@@ -292,6 +294,26 @@ static int32_t infer(tn_graph *graph, node *n, tn_error *err)
     return TN_OK;
 }
 
+static int32_t take_rounds(node *n, tn_error *err)
+{
+    const char *name = n->instance->info->name;
+    if (!n->table.rounds)
+        return TN_OK;
+    tn_take(&n->rounds, sizeof n->rounds, n->table.rounds);
+    if (!n->rounds.count || !n->rounds.partial || n->rounds.forward < 0 || n->rounds.backward < 0)
+        return tn_error_set(err, TN_E_PLUGIN, "%s: its table of rounds lacks count or partial, or has less than 0",
+                            name);
+    if (n->rounds.forward > ROUNDS_MOST || n->rounds.backward > ROUNDS_MOST)
+        return tn_error_set(err, TN_E_PLUGIN, "%s: has %d and %d rounds; at most %d are allowed", name,
+                            n->rounds.forward, n->rounds.backward, ROUNDS_MOST);
+    if (n->axis != AXIS_COLUMNS)
+        return tn_error_set(err, TN_E_UNSUPPORTED,
+                            "%s: has rounds on another axis than columns, which this host does "
+                            "not drive",
+                            name);
+    return TN_OK;
+}
+
 static int32_t fill_node(tn_graph *graph, node *n, const int64_t *inputs, int64_t count, tn_error *err)
 {
     int32_t status = check_name(graph, n->name, err);
@@ -304,7 +326,14 @@ static int32_t fill_node(tn_graph *graph, node *n, const int64_t *inputs, int64_
     if (status == TN_OK && (!n->table.infer || !n->table.forward || !n->table.backward))
         status =
             tn_error_set(err, TN_E_PLUGIN, "%s: its table lacks infer, forward or backward", n->instance->info->name);
-    return status == TN_OK ? infer(graph, n, err) : status;
+    if (status == TN_OK)
+        status = take_rounds(n, err);
+    if (status == TN_OK)
+        status = infer(graph, n, err);
+    if (status == TN_OK && n->taps && n->parameter_count < 1)
+        status = tn_error_set(err, TN_E_PLUGIN, "%s (%s): offers taps, but plans no parameter", n->name,
+                              n->instance->info->name);
+    return status;
 }
 
 /* Takes the instance if `owned`, also on failure. */
@@ -329,7 +358,8 @@ static int64_t add_node(tn_graph *graph, tn_instance *instance, int32_t owned, c
     *n = (node){.name = tn_strdup(name),
                 .instance = instance,
                 .owned = owned,
-                .key = tn_hash_key(graph->options.seed, name, "layer")};
+                .key = tn_hash_key(graph->options.seed, name, "layer"),
+                .storage_key = tn_hash_key(graph->options.seed, name, "storage")};
     int32_t status = n->name ? fill_node(graph, n, inputs, count, err) : tn_error_set(err, TN_E_MEMORY, "no memory");
     graph->node_count++; /* counted even when half built, so that destroy frees it */
     return status == TN_OK ? graph->node_count - 1 : -status;

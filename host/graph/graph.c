@@ -111,36 +111,13 @@ int32_t tn_graph_initialise(tn_graph *graph, tn_error *err)
     for (int32_t i = 0; i < graph->buffer_count; i++)
         constant(graph->buffers[i].tensor.data, graph->options.real, tn_tensor_elements(&graph->buffers[i].tensor),
                  graph->buffer_initial[i]);
+    tn_graph_copy_buffers(graph);
     return status;
 }
 
-/* ---- the loss ---- */
-
-static int32_t open_loss(tn_graph *graph, tn_error *err)
+void tn_graph_copy_buffers(tn_graph *graph)
 {
-    const tn_instance *loss = graph->options.loss;
-    int32_t status = tn_registry_load(graph->options.registry, loss->entry, &graph->loss, sizeof graph->loss, err);
-    if (status != TN_OK)
-        return status;
-    if (!graph->loss.check || !graph->loss.evaluate)
-        return tn_error_set(err, TN_E_PLUGIN, "%s: its table lacks check or evaluate", loss->info->name);
-    tn_error_clear(err);
-    status = graph->loss.check(loss->hyper, &graph->nodes[graph->output].out, &graph->target_tensor.view, err);
-    if (status != TN_OK)
-        return tn_error_wrap(err, status, "loss %s", loss->info->name);
-    graph->loss_key = tn_hash_key(graph->options.seed, "loss", "loss");
-    const json_t *names = json_object_get(loss->info->facts, "metrics");
-    size_t count = json_array_size(names);
-    graph->metrics = tn_alloc(count + 1, sizeof *graph->metrics);
-    if (!graph->metrics)
-        return tn_error_set(err, TN_E_MEMORY, "no memory for the metrics' names");
-    for (size_t i = 0; i < count; i++)
-        if (json_is_string(json_array_get(names, i)))
-            graph->metrics[graph->metric_count++] = json_string_value(json_array_get(names, i));
-    if (graph->metric_count > TN_SUMS_MAX - TN_SUM_FIRST)
-        return tn_error_set(err, TN_E_PLUGIN, "%s: %zu metrics; at most %d are allowed", loss->info->name,
-                            graph->metric_count, TN_SUMS_MAX - TN_SUM_FIRST);
-    return TN_OK;
+    memcpy(graph->buffer_arena + graph->buffer_bytes, graph->buffer_arena, (size_t)graph->buffer_bytes);
 }
 
 /* ---- life ---- */
@@ -159,7 +136,7 @@ int32_t tn_graph_create(const tn_graph_options *options, tn_graph **ret, tn_erro
     if (status == TN_OK)
         status = tn_graph_plan(graph, err);
     if (status == TN_OK)
-        status = open_loss(graph, err);
+        status = tn_loss_open(graph, err);
     if (status == TN_OK)
         status = tn_graph_initialise(graph, err);
     if (status != TN_OK) {
@@ -196,13 +173,17 @@ void tn_graph_destroy(tn_graph *graph)
                            graph->buffers,
                            graph->buffer_tensors,
                            graph->buffer_initial,
+                           graph->steps,
                            graph->places,
                            graph->arena,
                            graph->buffer_arena,
                            graph->partials,
                            graph->workspace,
+                           graph->stored,
+                           graph->round_sums,
                            graph->input,
                            graph->target,
+                           graph->sampled,
                            graph->metrics,
                            graph};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
@@ -214,7 +195,7 @@ void tn_graph_destroy(tn_graph *graph)
 tn_parameters *tn_graph_parameters(tn_graph *graph) { return &graph->parameters; }
 void *tn_graph_input(tn_graph *graph) { return graph->input; }
 void *tn_graph_target(tn_graph *graph) { return graph->target; }
-const tn_tensor *tn_graph_output(const tn_graph *graph) { return &graph->nodes[graph->output].out; }
+const tn_tensor *tn_graph_output(const tn_graph *graph) { return &graph->nodes[graph->output].pass[FIRST].out; }
 
 size_t tn_graph_metrics(const tn_graph *graph, const char *const **ret)
 {
@@ -233,12 +214,13 @@ tn_graph_memory tn_graph_memory_of(const tn_graph *graph)
     int64_t arena = graph->parameters.elements * real_bytes(graph);
     return (tn_graph_memory){.parameters = arena,
                              .gradients = arena,
-                             .buffers = graph->buffer_bytes,
+                             .buffers = 2 * graph->buffer_bytes,
                              .input = graph->input_bytes + tn_tensor_bytes(&graph->target_tensor.view),
                              .activations = graph->arena_bytes,
                              .activations_unshared = graph->unshared_bytes,
                              .partials = graph->partial_bytes,
-                             .workspace = graph->workspace_bytes * tn_pool_threads(graph->options.pool)};
+                             .workspace =
+                                 (graph->workspace_bytes + graph->stored_bytes) * tn_pool_threads(graph->options.pool)};
 }
 
 void tn_graph_describe(const tn_graph *graph, tn_text *text)
@@ -249,8 +231,8 @@ void tn_graph_describe(const tn_graph *graph, tn_text *text)
         for (int32_t k = 0; k < n->parameter_count; k++)
             parameters += graph->parameters.list[n->parameter + k].n;
         tn_text_addf(text, "  %-24s %-14s [batch", n->name, n->instance->info->name);
-        for (int32_t d = 1; d < n->out.ndim; d++)
-            tn_text_addf(text, ", %lld", (long long)n->out.shape[d]);
-        tn_text_addf(text, "]  %lld\n", (long long)parameters);
+        for (int32_t d = 1; d < n->output.view.ndim; d++)
+            tn_text_addf(text, ", %lld", (long long)n->output.shape[d]);
+        tn_text_addf(text, "]  %lld%s\n", (long long)parameters, n->replayed ? "  replayed" : "");
     }
 }

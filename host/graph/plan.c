@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.c: lifetimes and the one arena. The clock of a step with N nodes: forward of node i at i, the loss at N,
- * backward of node i at 2N - i. Buffers whose lifetimes do not meet share memory; in-place layers share outright.
+ * plan.c: lifetimes and the one arena. A place lives from the first step that touches it to the last. Places whose
+ * lifetimes do not meet share memory; in-place layers share outright.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +10,19 @@
 #include "host/base/memory.h"
 #include "host/graph/internal.h"
 
+#define SUMS_MOST ((int64_t)1 << 30) /* f64 sums of a round */
+
 static int32_t no_memory(tn_error *err) { return tn_error_set(err, TN_E_MEMORY, "no memory for the graph's plan"); }
 
 /* ---- places ---- */
 
-static int32_t new_place(tn_graph *graph, int64_t bytes, int32_t first, int32_t last)
+static int32_t new_place(tn_graph *graph, const tn_tensor *tensor)
 {
     place *p = &graph->places[graph->place_count];
-    *p = (place){.bytes = round_up(bytes, 64), .first = first, .last = last, .shares = graph->place_count};
+    *p = (place){.bytes = round_up(tn_tensor_bytes(tensor), 64),
+                 .first = graph->step_count,
+                 .last = -1,
+                 .shares = graph->place_count};
     return graph->place_count++;
 }
 
@@ -28,6 +33,7 @@ static int32_t root_of(const tn_graph *graph, int32_t index)
     return index;
 }
 
+/* `with` was there first and ends where `index` begins. */
 static void share(tn_graph *graph, int32_t index, int32_t with)
 {
     place *mine = &graph->places[root_of(graph, index)], *theirs = &graph->places[root_of(graph, with)];
@@ -38,52 +44,16 @@ static void share(tn_graph *graph, int32_t index, int32_t with)
     mine->shares = (int32_t)(theirs - graph->places);
 }
 
-/* The last moment at which node i's output is read. */
-static int32_t output_dies(const tn_graph *graph, int32_t i)
-{
-    int32_t n = graph->node_count, last = i;
-    if (i == graph->output)
-        return 2 * n; /* the caller may look at predictions */
-    if (graph->nodes[i].keeps_output && graph->nodes[i].needs_gradient)
-        last = 2 * n - i;
-    for (int32_t j = i + 1; j < n; j++)
-        for (int32_t k = 0; k < graph->nodes[j].input_count; k++)
-            if (graph->nodes[j].input[k] == i) {
-                int32_t until = graph->nodes[j].keeps_input && graph->nodes[j].needs_gradient ? 2 * n - j : j;
-                last = until > last ? until : last;
-            }
-    return last;
-}
-
-static int32_t born_gradient(const tn_graph *graph, int32_t i)
-{
-    return i == graph->output ? graph->node_count : 2 * graph->node_count - graph->nodes[i].last_consumer;
-}
-
-/* May node i write its output over its input? */
-static int32_t forward_in_place(const tn_graph *graph, const node *n)
-{
-    const node *source = &graph->nodes[n->input[0]];
-    return n->in_place && n->input_count == 1 && n->input[0] > 0 && source->consumers == 1 && !n->keeps_input &&
-           !source->keeps_output && tn_tensor_bytes(&source->output.view) == tn_tensor_bytes(&n->output.view);
-}
-
-static int32_t backward_in_place(const tn_graph *graph, const node *n)
-{
-    const node *source = &graph->nodes[n->input[0]];
-    return n->in_place && n->input_count == 1 && source->consumers == 1 && source->dy >= 0 &&
-           tn_tensor_bytes(&source->output.view) == tn_tensor_bytes(&n->output.view);
-}
-
-static void place_node(tn_graph *graph, int32_t i)
+static void make_places(tn_graph *graph, int32_t i)
 {
     node *n = &graph->nodes[i];
-    int32_t back = 2 * graph->node_count - i;
-    int64_t bytes = tn_tensor_bytes(&n->output.view);
-    n->y = i == 0 ? -1 : new_place(graph, bytes, i, output_dies(graph, i));
-    n->dy = n->needs_gradient ? new_place(graph, bytes, born_gradient(graph, i), back) : -1;
-    for (int32_t s = 0; s < n->saved_count; s++)
-        n->saved_place[s] = new_place(graph, tn_tensor_bytes(&n->saved[s].view), i, back);
+    for (int32_t pass = FIRST; pass < PASSES; pass++) {
+        int32_t own = pass == FIRST || n->replayed; /* a place of its own in this pass */
+        n->y[pass] = i == 0 ? -1 : own ? new_place(graph, &n->output.view) : n->y[FIRST];
+        for (int32_t s = 0; s < n->saved_count; s++)
+            n->saved_place[pass][s] = own ? new_place(graph, &n->saved[s].view) : n->saved_place[FIRST][s];
+    }
+    n->dy = n->needs_gradient ? new_place(graph, &n->output.view) : -1;
     for (int32_t k = 0; k < n->input_count; k++) {
         const node *source = &graph->nodes[n->input[k]];
         int32_t first_use = k;
@@ -91,13 +61,105 @@ static void place_node(tn_graph *graph, int32_t i)
             if (n->input[e] == n->input[k])
                 first_use = e;
         int32_t direct = source->last_consumer == i && first_use == k;
-        n->dx_extra[k] =
-            direct || source->dy < 0 ? -1 : new_place(graph, tn_tensor_bytes(&source->output.view), back, back);
+        n->dx_extra[k] = direct || source->dy < 0 ? -1 : new_place(graph, &source->output.view);
     }
-    if (i > 0 && forward_in_place(graph, n))
-        share(graph, n->y, graph->nodes[n->input[0]].y);
-    if (i > 0 && n->dy >= 0 && backward_in_place(graph, n))
-        share(graph, n->dy, graph->nodes[n->input[0]].dy);
+}
+
+/* ---- lifetimes ---- */
+
+static void touch(tn_graph *graph, int32_t index, int32_t time)
+{
+    if (index < 0)
+        return;
+    place *p = &graph->places[index];
+    p->first = time < p->first ? time : p->first;
+    p->last = time > p->last ? time : p->last;
+}
+
+static void touch_forward(tn_graph *graph, const node *n, int32_t pass, int32_t time)
+{
+    for (int32_t k = 0; k < n->input_count; k++)
+        touch(graph, graph->nodes[n->input[k]].y[pass], time);
+    touch(graph, n->y[pass], time);
+    for (int32_t s = 0; s < n->saved_count; s++)
+        touch(graph, n->saved_place[pass][s], time);
+}
+
+static void touch_backward(tn_graph *graph, const node *n, int32_t time)
+{
+    touch(graph, n->dy, time);
+    if (n->keeps_output)
+        touch(graph, n->y[AGAIN], time);
+    for (int32_t s = 0; s < n->saved_count; s++)
+        touch(graph, n->saved_place[AGAIN][s], time);
+    for (int32_t k = 0; k < n->input_count; k++) {
+        touch(graph, graph->nodes[n->input[k]].dy, time);
+        touch(graph, n->dx_extra[k], time);
+        if (n->keeps_input)
+            touch(graph, graph->nodes[n->input[k]].y[AGAIN], time);
+    }
+}
+
+static void find_lifetimes(tn_graph *graph)
+{
+    for (int32_t time = 0; time < graph->step_count; time++) {
+        const step *s = &graph->steps[time];
+        const node *n = &graph->nodes[s->node];
+        switch (s->kind) {
+        case STEP_FORWARD:
+            touch_forward(graph, n, FIRST, time);
+            break;
+        case STEP_REPLAY:
+            touch_forward(graph, n, AGAIN, time);
+            break;
+        case STEP_LOSS:
+            touch(graph, n->y[FIRST], time);
+            touch(graph, n->dy, time);
+            break;
+        case STEP_BACKWARD:
+            touch_backward(graph, n, time);
+            break;
+        }
+    }
+    touch(graph, graph->nodes[graph->output].y[FIRST], graph->step_count); /* the caller may look at predictions */
+}
+
+/* ---- in place ---- */
+
+static int one_to_one(const tn_graph *graph, const node *n)
+{
+    return n->in_place && n->input_count == 1 &&
+           tn_tensor_bytes(&graph->nodes[n->input[0]].output.view) == tn_tensor_bytes(&n->output.view);
+}
+
+/* y over x where nobody reads x afterwards. */
+static void share_forward(tn_graph *graph, const node *n, int32_t pass, int32_t time)
+{
+    int32_t x = graph->nodes[n->input[0]].y[pass];
+    if (one_to_one(graph, n) && x >= 0 && graph->places[root_of(graph, x)].last == time)
+        share(graph, n->y[pass], x);
+}
+
+/* dx over dy where dx is the first there. */
+static void share_backward(tn_graph *graph, const node *n, int32_t time)
+{
+    int32_t dx = graph->nodes[n->input[0]].dy;
+    if (one_to_one(graph, n) && dx >= 0 && graph->places[root_of(graph, dx)].first == time)
+        share(graph, n->dy, dx);
+}
+
+static void share_in_place(tn_graph *graph)
+{
+    for (int32_t time = 0; time < graph->step_count; time++) {
+        const step *s = &graph->steps[time];
+        const node *n = &graph->nodes[s->node];
+        if (s->kind == STEP_FORWARD)
+            share_forward(graph, n, FIRST, time);
+        else if (s->kind == STEP_REPLAY)
+            share_forward(graph, n, AGAIN, time);
+        else if (s->kind == STEP_BACKWARD)
+            share_backward(graph, n, time);
+    }
 }
 
 /* ---- offsets: largest first, each at the lowest offset that is free during its life ---- */
@@ -134,7 +196,7 @@ static int32_t assign_offsets(tn_graph *graph, tn_error *err)
     if (!order)
         return no_memory(err);
     for (int32_t i = 0; i < graph->place_count; i++)
-        if (graph->places[i].shares == i)
+        if (graph->places[i].shares == i && graph->places[i].first <= graph->places[i].last)
             order[count++] = i;
     qsort_r(order, (size_t)count, sizeof *order, by_size, graph->places);
     for (int32_t i = 0; i < count; i++) {
@@ -152,12 +214,14 @@ static int32_t plan_activations(tn_graph *graph, tn_error *err)
 {
     int32_t room = 0;
     for (int32_t i = 0; i < graph->node_count; i++)
-        room += 2 + graph->nodes[i].saved_count + graph->nodes[i].input_count;
+        room += 1 + PASSES * (1 + graph->nodes[i].saved_count) + graph->nodes[i].input_count;
     graph->places = tn_alloc((size_t)room, sizeof *graph->places);
     if (!graph->places)
         return no_memory(err);
     for (int32_t i = 0; i < graph->node_count; i++)
-        place_node(graph, i);
+        make_places(graph, i);
+    find_lifetimes(graph);
+    share_in_place(graph);
     int32_t status = assign_offsets(graph, err);
     if (status != TN_OK)
         return status;
@@ -199,20 +263,46 @@ static int32_t plan_buffers(tn_graph *graph, tn_error *err)
 {
     for (int32_t i = 0; i < graph->buffer_count; i++)
         graph->buffer_bytes += round_up(tn_tensor_bytes(&graph->buffer_tensors[i].view), 64);
-    graph->buffer_arena = tn_alloc_aligned((size_t)graph->buffer_bytes + 64);
+    graph->buffer_arena = tn_alloc_aligned(2 * (size_t)graph->buffer_bytes + 64);
     if (!graph->buffer_arena)
         return no_memory(err);
     unsigned char *next = graph->buffer_arena;
     for (int32_t i = 0; i < graph->buffer_count; i++) {
-        graph->buffer_tensors[i].view.data = next;
-        graph->buffers[i].tensor = graph->buffer_tensors[i].view;
+        graph->buffers[i].tensor = graph->buffers[i].eval = graph->buffer_tensors[i].view;
+        graph->buffers[i].tensor.data = next;
+        graph->buffers[i].eval.data = next + graph->buffer_bytes;
         next += round_up(tn_tensor_bytes(&graph->buffer_tensors[i].view), 64);
     }
     return TN_OK;
 }
 
+/* Room for the sums of each node's rounds. */
+static int32_t plan_rounds(tn_graph *graph, tn_error *err)
+{
+    int64_t backward = 0;
+    for (int32_t i = 1; i < graph->node_count; i++) {
+        node *n = &graph->nodes[i];
+        tn_tensor x[MAX_PORTS];
+        for (int32_t k = 0; k < n->input_count; k++)
+            x[k] = graph->nodes[n->input[k]].output.view;
+        for (uint32_t train = 0; train <= TN_TRAIN && n->rounds.count; train += TN_TRAIN) {
+            int64_t count = n->rounds.count(n->instance->hyper, x, train);
+            n->sums_count = count > n->sums_count ? count : n->sums_count;
+        }
+        if (n->sums_count > SUMS_MOST)
+            return tn_error_set(err, TN_E_PLUGIN, "%s: asks for %lld sums a round; at most 2^30 are allowed", n->name,
+                                (long long)n->sums_count);
+        n->sums = graph->backward_sums;
+        graph->backward_sums += n->rounds.forward * n->sums_count;
+        backward = n->rounds.backward * n->sums_count > backward ? n->rounds.backward * n->sums_count : backward;
+    }
+    graph->round_sums = tn_alloc((size_t)(graph->backward_sums + backward) + 1, sizeof *graph->round_sums);
+    return graph->round_sums ? TN_OK : no_memory(err);
+}
+
 static int32_t plan_scratch(tn_graph *graph, tn_error *err)
 {
+    size_t threads = (size_t)tn_pool_threads(graph->options.pool);
     for (int32_t i = 1; i < graph->node_count; i++) {
         node *n = &graph->nodes[i];
         graph->workspace_bytes = n->workspace > graph->workspace_bytes ? n->workspace : graph->workspace_bytes;
@@ -227,8 +317,10 @@ static int32_t plan_scratch(tn_graph *graph, tn_error *err)
     }
     graph->workspace_bytes = round_up(graph->workspace_bytes, 64);
     graph->partials = tn_alloc_aligned((size_t)graph->partial_bytes + 64);
-    graph->workspace = tn_alloc_aligned((size_t)(graph->workspace_bytes * tn_pool_threads(graph->options.pool)) + 64);
-    return graph->partials && graph->workspace ? TN_OK : no_memory(err);
+    graph->workspace = tn_alloc_aligned((size_t)graph->workspace_bytes * threads + 64);
+    graph->stored_bytes = tn_storage_bytes(&graph->options);
+    graph->stored = tn_alloc_aligned((size_t)graph->stored_bytes * threads + 64);
+    return graph->partials && graph->workspace && graph->stored ? TN_OK : no_memory(err);
 }
 
 static int32_t plan_batch(tn_graph *graph, tn_error *err)
@@ -255,7 +347,10 @@ static int32_t plan_batch(tn_graph *graph, tn_error *err)
 
 static void *memory_of(const tn_graph *graph, int32_t index)
 {
-    return index < 0 ? NULL : graph->arena + graph->places[root_of(graph, index)].offset;
+    if (index < 0)
+        return NULL;
+    const place *p = &graph->places[root_of(graph, index)];
+    return p->first <= p->last ? graph->arena + p->offset : NULL;
 }
 
 static tn_tensor with_data(tn_tensor tensor, void *data)
@@ -264,25 +359,35 @@ static tn_tensor with_data(tn_tensor tensor, void *data)
     return tensor;
 }
 
+static void wire_pass(tn_graph *graph, int32_t i, int32_t pass)
+{
+    node *n = &graph->nodes[i];
+    n->pass[pass].out = with_data(n->output.view, i == 0 ? graph->input : memory_of(graph, n->y[pass]));
+    for (int32_t k = 0; k < n->input_count; k++)
+        n->pass[pass].x[k] = graph->nodes[n->input[k]].pass[pass].out;
+    for (int32_t k = 0; k < n->saved_count; k++)
+        n->pass[pass].keep[k] = with_data(n->saved[k].view, memory_of(graph, n->saved_place[pass][k]));
+}
+
 static void wire_node(tn_graph *graph, int32_t i)
 {
     node *n = &graph->nodes[i];
-    n->out = with_data(n->output.view, i == 0 ? graph->input : memory_of(graph, n->y));
+    wire_pass(graph, i, FIRST);
+    wire_pass(graph, i, AGAIN);
     n->dout = with_data(n->output.view, memory_of(graph, n->dy));
     for (int32_t k = 0; k < n->input_count; k++) {
         const node *source = &graph->nodes[n->input[k]];
-        n->x[k] = source->out;
-        n->dx[k] = with_data(source->out, memory_of(graph, n->dx_extra[k] >= 0 ? n->dx_extra[k] : source->dy));
+        n->dx[k] = with_data(source->output.view, memory_of(graph, n->dx_extra[k] >= 0 ? n->dx_extra[k] : source->dy));
     }
     for (int32_t k = 0; k < n->parameter_count; k++) {
         char *g = (char *)graph->parameters.g + graph->parameters.at[n->parameter + k] * real_bytes(graph);
         n->param[k] = graph->parameter_tensors[n->parameter + k].view;
         n->grad[k] = with_data(n->param[k], g);
     }
-    for (int32_t k = 0; k < n->buffer_count; k++)
-        n->state[k] = graph->buffers[n->buffer + k].tensor;
-    for (int32_t k = 0; k < n->saved_count; k++)
-        n->keep[k] = with_data(n->saved[k].view, memory_of(graph, n->saved_place[k]));
+    for (int32_t k = 0; k < n->buffer_count; k++) {
+        n->state[TN_VIEW_TRAIN][k] = graph->buffers[n->buffer + k].tensor;
+        n->state[TN_VIEW_EVAL][k] = graph->buffers[n->buffer + k].eval;
+    }
 }
 
 int32_t tn_graph_plan(tn_graph *graph, tn_error *err)
@@ -294,14 +399,12 @@ int32_t tn_graph_plan(tn_graph *graph, tn_error *err)
                                 graph->nodes[i].name);
     if (!graph->nodes[graph->output].needs_gradient)
         return tn_error_set(err, TN_E_INVALID, "the model has no parameters to train");
-    int32_t (*const steps[])(tn_graph *, tn_error *) = {plan_parameters, plan_buffers, plan_batch, plan_activations,
-                                                        plan_scratch};
+    int32_t (*const steps[])(tn_graph *, tn_error *) = {
+        plan_parameters, plan_buffers, plan_batch, tn_graph_list_steps, plan_activations, plan_rounds, plan_scratch};
     int32_t status = TN_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == TN_OK; i++)
         status = steps[i](graph, err);
     for (int32_t i = 0; i < graph->node_count && status == TN_OK; i++)
         wire_node(graph, i);
-    if (status == TN_OK)
-        graph->loss_dx = graph->nodes[graph->output].dout;
     return status;
 }

@@ -1,241 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run.c: executes the plan: forward, loss, backward, in pieces that depend on shapes only.
+ * run.c: executes the steps of a batch: forward, loss, replays, backward.
  */
-#include <string.h>
-
 #include "host/base/error.h"
 #include "host/graph/internal.h"
 
-/* Below this many output elements a call stays on the calling thread: waking others would cost more. */
-#define INLINE_ELEMENTS 4096
+/* ---- steps ---- */
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-int64_t tn_node_pieces(const node *n, int64_t batch, int64_t *ret_extent, int64_t *ret_total)
+static int32_t forward_node(tn_graph *graph, const node *n, const tn_graph_run *run, int32_t pass, tn_error *err)
 {
-    const tn_tensor *y = &n->output.view;
-    int64_t row = larger(1, tn_tensor_elements(y) / larger(1, y->shape[0])), extent = 1, total = 1;
-    switch (n->axis) {
-    case AXIS_WHOLE:
-        break;
-    case AXIS_ROWS:
-        total = batch;
-        extent = larger(ceil_div(PIECE_ELEMENTS, row), ceil_div(total, PIECES_MAX));
-        break;
-    case AXIS_COLUMNS:
-        total = y->shape[y->ndim - 1];
-        extent = round_up(larger(16, ceil_div(PIECE_ELEMENTS, larger(1, batch * row / larger(1, total)))), 16);
-        break;
-    case AXIS_ELEMENTS:
-        total = batch * row;
-        extent = PIECE_ELEMENTS;
-        break;
-    }
-    *ret_extent = extent;
-    *ret_total = total;
-    return larger(1, ceil_div(total, extent));
+    execution e;
+    uint32_t flags = (run->flags & (TN_TRAIN | TN_FREEZE)) | (pass == AGAIN ? TN_FREEZE : 0);
+    tn_node_prepare(graph, n, run, pass, flags, &e);
+    e.replay = pass == AGAIN;
+    int32_t status = tn_node_rounds(&e, 0, err);
+    if (status != TN_OK)
+        return status;
+    e.visit = tn_visit_forward;
+    tn_node_run(&e);
+    tn_storage_round(graph, n->storage_key, run, e.call.y);
+    return TN_OK;
 }
 
-/* ---- one node's call ---- */
-
-typedef struct {
-    const tn_graph *graph;
-    const node *node;
-    void (*function)(const tn_layer_call *call);
-    tn_layer_call call;
-    int64_t extent, total;
-    int32_t partial; /* gradients go to this piece's partials */
-} execution;
-
-/* This piece's share of the partials, as tensors of the parameters' shapes. */
-static void partial_gradients(const execution *e, int64_t piece, tn_tensor *gradient)
+static void show_tap(const node *n, const tn_graph_run *run)
 {
-    int64_t bytes = real_bytes(e->graph), at = piece * e->node->partial_elements;
-    for (int32_t k = 0; k < e->node->parameter_count; k++) {
-        gradient[k] = e->node->grad[k];
-        gradient[k].data = e->graph->partials + at * bytes;
-        at += round_up(e->graph->parameters.list[e->node->parameter + k].n, 16);
-    }
+    if (run->tap && n->taps)
+        run->tap(run->user, n->parameter, &n->pass[AGAIN].x[0], &n->dout, run->seed);
 }
 
-static void one_piece(void *arg, int64_t index, int32_t thread)
+/* What came to be added, and what is stored narrowly. */
+static void finish_backward(const execution *e, const tn_graph_run *run)
 {
-    const execution *e = arg;
-    tn_layer_call call = e->call;
-    tn_tensor gradient[MAX_PORTS];
-    call.lo = index * e->extent;
-    call.n = e->total - call.lo < e->extent ? e->total - call.lo : e->extent;
-    call.piece = (int32_t)index;
-    call.workspace = e->graph->workspace + thread * e->graph->workspace_bytes;
-    if (e->partial) {
-        partial_gradients(e, index, gradient);
-        call.gradient = gradient;
-        call.flags &= ~TN_ACCUMULATE;
-    }
-    e->function(&call);
-}
-
-static void run_pieces(execution *e)
-{
-    int64_t batch = e->node->out.shape[0], pieces = tn_node_pieces(e->node, batch, &e->extent, &e->total);
-    if (e->node->axis == AXIS_WHOLE)
-        e->extent = e->total = batch;
-    e->call.pieces = (int32_t)pieces;
-    if (pieces == 1 || tn_tensor_elements(&e->node->out) < INLINE_ELEMENTS)
-        for (int64_t i = 0; i < pieces; i++)
-            one_piece(e, i, 0);
-    else
-        tn_pool_run(e->graph->options.pool, one_piece, e, pieces);
-}
-
-static execution prepare(const tn_graph *graph, const node *n, const tn_context *context, uint32_t flags)
-{
-    execution e = {.graph = graph, .node = n};
-    e.call = (tn_layer_call){.struct_size = sizeof e.call,
-                             .flags = flags,
-                             .hyper = n->instance->hyper,
-                             .context = context,
-                             .compute = n->axis == AXIS_WHOLE ? &graph->compute : NULL,
-                             .x = n->x,
-                             .y = &n->out,
-                             .dy = &n->dout,
-                             .dx = n->dx,
-                             .parameter = n->param,
-                             .gradient = n->grad,
-                             .buffer = n->state,
-                             .saved = n->keep};
-    return e;
-}
-
-/* Each micro-batch of a window draws its own numbers under one attempt: its number is mixed into the key. */
-static tn_context context_of(const tn_graph *graph, uint64_t key, const tn_graph_run *run)
-{
-    key ^= (uint64_t)run->micro * 0x9E3779B97F4A7C15u;
-    return (tn_context){sizeof(tn_context), 0, run->attempt, run->update, key, graph->options.services};
-}
-
-static void forward(tn_graph *graph, const tn_graph_run *run)
-{
-    for (int32_t i = 1; i < graph->node_count; i++) {
-        const node *n = &graph->nodes[i];
-        tn_context context = context_of(graph, n->key, run);
-        execution e = prepare(graph, n, &context, run->flags & TN_TRAIN);
-        e.function = n->table.forward;
-        run_pieces(&e);
-    }
-}
-
-/* ---- gradients ---- */
-
-static void add_f32(float *restrict to, const float *restrict from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        to[i] += from[i];
-}
-
-static void add_f64(double *restrict to, const double *restrict from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        to[i] += from[i];
-}
-
-static void add(const tn_graph *graph, void *to, const void *from, int64_t n)
-{
-    if (graph->options.real == 64)
-        add_f64(to, from, n);
-    else
-        add_f32(to, from, n);
-}
-
-/* Partials into gradients, in the order of the pieces. */
-static void sum_partials(const execution *e)
-{
-    tn_tensor piece[MAX_PORTS];
-    for (int64_t i = 0; i < e->call.pieces; i++) {
-        partial_gradients(e, i, piece);
-        for (int32_t k = 0; k < e->node->parameter_count; k++) {
-            int64_t n = e->graph->parameters.list[e->node->parameter + k].n;
-            if (i == 0 && !(e->call.flags & TN_ACCUMULATE))
-                memcpy(e->node->grad[k].data, piece[k].data, (size_t)(n * real_bytes(e->graph)));
-            else
-                add(e->graph, e->node->grad[k].data, piece[k].data, n);
-        }
-    }
-}
-
-static void backward_node(const tn_graph *graph, const node *n, const tn_graph_run *run)
-{
-    tn_tensor x[MAX_PORTS], y = n->out; /* without what was not kept: that memory is others' by now */
-    tn_context context = context_of(graph, n->key, run);
-    uint32_t flags = (run->flags & (TN_TRAIN | TN_ACCUMULATE)) | (n->parameter_count ? TN_WANT_DW : 0);
-    for (int32_t k = 0; k < n->input_count; k++)
-        flags |= n->dx[k].data ? TN_WANT_DX : 0;
-    execution e = prepare(graph, n, &context, flags);
+    const tn_graph *graph = e->graph;
+    const node *n = e->node;
+    if (e->partial)
+        tn_node_sum_partials(e, n->grad);
     for (int32_t k = 0; k < n->input_count; k++) {
-        x[k] = n->x[k];
+        const node *source = &graph->nodes[n->input[k]];
+        if (n->dx_extra[k] >= 0)
+            tn_add(graph, source->dout.data, n->dx[k].data, tn_tensor_elements(&source->dout));
+        tn_storage_round(graph, n->storage_key + 1 + (uint64_t)k, run, &source->dout);
+    }
+    for (int32_t k = 0; k < n->parameter_count && (e->call.flags & TN_WANT_DW); k++)
+        tn_storage_round(graph, n->storage_key + 1 + MAX_PORTS + (uint64_t)k, run, &n->grad[k]);
+}
+
+static int32_t backward_node(tn_graph *graph, const node *n, const tn_graph_run *run, tn_error *err)
+{
+    tn_tensor x[MAX_PORTS], y = n->pass[AGAIN].out; /* without what was not kept: that memory is others' by now */
+    execution e;
+    int32_t wants_dw = n->parameter_count > 0 && !run->no_gradient;
+    uint32_t flags = (run->flags & (TN_TRAIN | TN_ACCUMULATE | TN_FREEZE)) | (wants_dw ? TN_WANT_DW : 0);
+    for (int32_t k = 0; k < n->input_count; k++) {
+        flags |= n->dx[k].data ? TN_WANT_DX : 0;
+        x[k] = n->pass[AGAIN].x[k];
         x[k].data = n->keeps_input ? x[k].data : NULL;
     }
     y.data = n->keeps_output ? y.data : NULL;
+    show_tap(n, run);
+    tn_node_prepare(graph, n, run, AGAIN, flags, &e);
     e.call.x = x;
     e.call.y = &y;
-    e.function = n->table.backward;
-    e.partial = n->axis == AXIS_ROWS && n->parameter_count > 0;
-    run_pieces(&e);
-    if (e.partial)
-        sum_partials(&e);
-    for (int32_t k = 0; k < n->input_count; k++)
-        if (n->dx_extra[k] >= 0) {
-            const node *source = &graph->nodes[n->input[k]];
-            add(graph, source->dout.data, n->dx[k].data, tn_tensor_elements(&source->out));
-        }
+    int32_t status = tn_node_rounds(&e, 1, err);
+    if (status != TN_OK)
+        return status;
+    e.visit = tn_visit_backward;
+    e.partial = n->axis == AXIS_ROWS && wants_dw;
+    tn_node_run(&e);
+    finish_backward(&e, run);
+    return TN_OK;
 }
 
-static void backward(tn_graph *graph, const tn_graph_run *run)
-{
-    for (int32_t i = graph->node_count - 1; i > 0; i--)
-        if (graph->nodes[i].needs_gradient)
-            backward_node(graph, &graph->nodes[i], run);
-}
-
-/* ---- loss ---- */
-
-typedef struct {
-    tn_graph *graph;
-    tn_loss_call call;
-    int64_t extent, total;
-} loss_execution;
-
-static void loss_piece(void *arg, int64_t index, int32_t thread)
-{
-    loss_execution *e = arg;
-    tn_loss_call call = e->call;
-    (void)thread;
-    call.lo = index * e->extent;
-    call.n = e->total - call.lo < e->extent ? e->total - call.lo : e->extent;
-    call.sums = e->graph->loss_sums[index];
-    e->graph->loss.evaluate(&call);
-}
-
-static void run_loss(tn_graph *graph, const tn_graph_run *run, tn_exact *sums)
+static void loss_step(tn_graph *graph, const tn_graph_run *run, tn_exact *sums)
 {
     const node *output = &graph->nodes[graph->output];
-    tn_context context = context_of(graph, graph->loss_key, run);
-    int64_t row = larger(1, tn_tensor_elements(&output->out) / larger(1, run->n));
-    loss_execution e = {.graph = graph, .total = run->n};
-    e.extent = larger(ceil_div(PIECE_ELEMENTS, row), ceil_div(run->n, PIECES_MAX));
-    e.call = (tn_loss_call){.struct_size = sizeof e.call,
-                            .hyper = graph->options.loss->hyper,
-                            .context = &context,
-                            .x = &output->out,
-                            .target = &graph->target_tensor.view,
-                            .dx = run->flags & TN_TRAIN ? &graph->loss_dx : NULL,
-                            .seed = run->seed};
-    int64_t pieces = larger(1, ceil_div(e.total, e.extent));
-    tn_pool_run(graph->options.pool, loss_piece, &e, pieces);
-    for (int64_t i = 0; i < pieces; i++)
-        for (size_t s = 0; s < TN_SUM_FIRST + graph->metric_count; s++)
-            tn_exact_add(&sums[s], graph->loss_sums[i][s]);
+    tn_loss_run(graph, run, sums);
+    if (run->flags & TN_TRAIN)
+        tn_storage_round(graph, graph->loss_key, run, &output->dout);
+}
+
+static int32_t one_step(tn_graph *graph, const step *s, const tn_graph_run *run, tn_exact *sums, tn_error *err)
+{
+    const node *n = &graph->nodes[s->node];
+    switch (s->kind) {
+    case STEP_FORWARD:
+        return forward_node(graph, n, run, FIRST, err);
+    case STEP_LOSS:
+        loss_step(graph, run, sums);
+        return TN_OK;
+    case STEP_REPLAY:
+        return forward_node(graph, n, run, AGAIN, err);
+    default:
+        return backward_node(graph, n, run, err);
+    }
 }
 
 /* ---- a batch ---- */
@@ -250,16 +107,17 @@ static void set_batch(tn_graph *graph, int64_t n)
 static int32_t check_layers(const tn_graph *graph, uint32_t flags, tn_error *err)
 {
     tn_tensor x[MAX_PORTS];
+    uint32_t joint = tn_comm_size(graph->options.data) > 1 ? TN_JOINT : 0;
     for (int32_t i = 1; i < graph->node_count; i++) {
         const node *layer = &graph->nodes[i];
         if (!layer->table.check)
             continue;
         for (int32_t k = 0; k < layer->input_count; k++) {
-            x[k] = layer->x[k];
+            x[k] = layer->pass[FIRST].x[k];
             x[k].data = NULL; /* shapes only */
         }
         tn_error_clear(err);
-        int32_t status = layer->table.check(layer->instance->hyper, x, flags & TN_TRAIN, err);
+        int32_t status = layer->table.check(layer->instance->hyper, x, (flags & TN_TRAIN) | joint, err);
         if (status != TN_OK)
             return tn_error_wrap(err, status, "%s", layer->name);
     }
@@ -295,9 +153,11 @@ static void use_parameters(tn_graph *graph, const void *p)
                 (void *)(base + graph->parameters.at[graph->nodes[i].parameter + k] * real_bytes(graph));
 }
 
-int32_t tn_graph_run_batch(tn_graph *graph, const tn_graph_run *run, tn_exact sums[TN_SUMS_MAX], tn_error *err)
+int32_t tn_graph_begin(tn_graph *graph, const tn_graph_run *run, tn_error *err)
 {
     int32_t status = check_size(graph, run->n, err);
+    if (status == TN_OK && run->sampled)
+        status = tn_graph_offers_samples(graph, err);
     if (status != TN_OK)
         return status;
     set_batch(graph, run->n);
@@ -306,11 +166,29 @@ int32_t tn_graph_run_batch(tn_graph *graph, const tn_graph_run *run, tn_exact su
         return status;
     use_parameters(graph, run->p);
     graph->compute_host.failed = TN_OK;
-    forward(graph, run);
-    run_loss(graph, run, sums);
-    if (run->flags & TN_TRAIN)
-        backward(graph, run);
-    if (graph->compute_host.failed)
-        return tn_error_set(err, graph->compute_host.failed, "%s", graph->compute_host.error.msg);
     return TN_OK;
+}
+
+int32_t tn_graph_end(const tn_graph *graph, int32_t status, tn_error *err)
+{
+    if (status == TN_OK && graph->compute_host.failed)
+        return tn_error_set(err, graph->compute_host.failed, "%s", graph->compute_host.error.msg);
+    return status;
+}
+
+/* How many of the steps a run takes: the first pass, the loss too, or all. */
+static int32_t steps_of(const tn_graph *graph, const tn_graph_run *run)
+{
+    int32_t forward = graph->node_count - 1;
+    if (run->forward_only)
+        return forward;
+    return run->flags & TN_TRAIN ? graph->step_count : forward + 1;
+}
+
+int32_t tn_graph_run_batch(tn_graph *graph, const tn_graph_run *run, tn_exact sums[TN_SUMS_MAX], tn_error *err)
+{
+    int32_t status = tn_graph_begin(graph, run, err), count = steps_of(graph, run);
+    for (int32_t i = 0; i < count && status == TN_OK; i++)
+        status = one_step(graph, &graph->steps[i], run, sums, err);
+    return tn_graph_end(graph, status, err);
 }
