@@ -12,7 +12,6 @@
 #ifndef TENON_HOST_UPDATE_MATRIX_H
 #define TENON_HOST_UPDATE_MATRIX_H
 
-#include "host/base/pool.h"
 #include "host/parallel/comm.h"
 #include "host/update/chain.h"
 
@@ -30,8 +29,7 @@ typedef struct tn_items_options {
     const tn_parameters *parameters;
     const uint8_t *on;         /* [parameters]: 1 where the link is active; NULL: on all */
     const tn_compute *compute; /* NULL is refused */
-    tn_pool *pool;
-    tn_comm *comm; /* NULL: one process */
+    tn_comm *comm;             /* NULL: one process */
 } tn_items_options;
 
 /* Refuses parameters that are no matrix, layers without their weight, slices that do not cover a parameter; call it
