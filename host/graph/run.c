@@ -12,6 +12,7 @@ static int32_t forward_node(tn_graph *graph, const node *n, const tn_graph_run *
     execution e;
     uint32_t flags = (run->flags & (TN_TRAIN | TN_FREEZE)) | (pass == AGAIN ? TN_FREEZE : 0);
     tn_node_prepare(graph, n, run, pass, flags, &e);
+    e.call.dy = e.call.dx = e.call.gradient = NULL; /* of backward */
     e.replay = pass == AGAIN;
     int32_t status = tn_node_rounds(&e, 0, err);
     if (status != TN_OK)
