@@ -132,6 +132,33 @@ START_TEST(missing_sections_have_defaults)
     ck_assert_int_eq(e->accumulate, 1);
     ck_assert_int_eq(e->threads, 0);
     ck_assert_ptr_null(e->eval_split);
+    ck_assert_int_eq(e->master, 1);
+    ck_assert_ptr_null(e->storage);
+    ck_assert_ptr_null(e->state_codec);
+    ck_assert_ptr_null(e->loss_scale);
+    ck_assert_ptr_null(e->recompute);
+    ck_assert_ptr_null(e->update[0]->on);
+    ck_assert_double_eq(e->checkpoint_every.epochs, 0);
+    ck_assert_int_eq(e->checkpoint_every.steps, 0);
+    tn_experiment_free(e);
+}
+END_TEST
+
+START_TEST(links_say_what_they_are_on)
+{
+    tn_experiment *e =
+        parse(DATA MODEL LOSS "update: [{use: sgd, on: {role: [bias, norm]}}, {use: adamw, on: {name: h.*, "
+                              "axes: [2, 4]}}]\n" TRAIN,
+              NULL, 0);
+    const tn_selector *sgd = e->update[0]->on, *adamw = e->update[1]->on;
+    ck_assert_uint_eq(sgd->roles, 1u << TN_ROLE_BIAS | 1u << TN_ROLE_NORM);
+    ck_assert_uint_eq(sgd->name_count, 0);
+    ck_assert_int_eq(sgd->most_axes, 0);
+    ck_assert_uint_eq(adamw->roles, 0);
+    ck_assert_uint_eq(adamw->name_count, 1);
+    ck_assert_str_eq(adamw->names[0], "h.*");
+    ck_assert_int_eq(adamw->least_axes, 2);
+    ck_assert_int_eq(adamw->most_axes, 4);
     tn_experiment_free(e);
 }
 END_TEST
@@ -149,11 +176,43 @@ static const struct {
     {LEAST "sinks: []\n", NULL, "sinks: none\n"},
     {LEAST "sinks: {use: jsonl}\n", NULL, "sinks:\n  - {use: jsonl}\n"},
     {LEAST "eval: none\n", NULL, "eval: none\n"},
-    {LEAST "eval: {}\n", NULL, "eval: {split: \"test\", every: 1 epoch, batch: 0, view: eval}\n"},
-    {LEAST "eval: {every: 0.5 epochs, view: train}\n", NULL, "every: 0.5 epochs, batch: 0, view: train}"},
+    {LEAST "eval: {}\n", NULL, "eval: {split: \"test\", every: 1 epoch, batch: 0, view: eval, refresh: 0}\n"},
+    {LEAST "eval: {every: 0.5 epochs, view: train}\n", NULL, "every: 0.5 epochs, batch: 0, view: train, refresh: 0}"},
     {LEAST "eval: {every: 1 step}\n", NULL, "every: 1 steps"},
     {LEAST "eval: {every: \"500  steps\"}\n", NULL, "every: 500 steps"},
     {LEAST "precision: f64\n", NULL, "precision: f64\n"},
+    {LEAST "precision: {}\n", NULL, "precision: f32\n"},
+    {LEAST "precision: {use: f64, storage: none, master: true}\n", NULL, "precision: f64\n"},
+    {LEAST "precision: {storage: coded}\n", NULL,
+     "precision: {use: f32, storage: {use: coded, block: 64}, master: true, state: none, loss_scale: none}\n"},
+    {LEAST "precision: {use: f64, storage: {use: coded, block: 8}, master: false, state: coded, loss-scale: stepped}\n",
+     NULL,
+     "precision: {use: f64, storage: {use: coded, block: 8}, master: false, state: {use: coded, block: 64}, "
+     "loss_scale: {use: stepped, growth: 2}}\n"},
+    {LEAST, "precision.loss_scale=stepped",
+     "precision: {use: f32, storage: none, master: true, state: none, loss_scale: {use: stepped, growth: 2}}\n"},
+    {LEAST "precision: f64\n", "precision.state.use=coded",
+     "precision: {use: f64, storage: none, master: true, state: "},
+    {LEAST "precision: {loss_scale: stepped}\nschedule: {precision.loss_scale.growth: linear}\n", NULL,
+     "schedule:\n  precision.loss_scale.growth:\n    - {use: linear"},
+    {LEAST "recompute: none\n", NULL, "recompute: none\nparallel"},
+    {LEAST "recompute: kept\n", NULL, "recompute: {use: kept}\n"},
+    {LEAST "checkpoint: none\n", NULL, "checkpoint: none\n"},
+    {LEAST "checkpoint: {}\n", NULL, "checkpoint: {every: 1 epoch}\n"},
+    {LEAST "checkpoint: {every: 20 steps}\n", NULL, "checkpoint: {every: 20 steps}\n"},
+    {LEAST "eval: {refresh: 50}\n", NULL, "view: eval, refresh: 50}\n"},
+    /* on: */
+    {DATA MODEL LOSS "update: [sgd, {use: adamw, on: {role: bias}}]\n" TRAIN, NULL,
+     "- {use: adamw, on: {role: [bias]}, lr"},
+    {DATA MODEL LOSS "update: {use: sgd, on: {axes: 2, name: [\"a.?\", b*], role: [head, norm, other]}}\n" TRAIN, NULL,
+     "- {use: sgd, on: {role: [other, norm, head], name: [\"a.?\", \"b*\"], axes: 2}, lr"},
+    {DATA MODEL LOSS "update: {use: sgd, as: x, on: {name: h.*, axes: [0, 8]}}\n" TRAIN, NULL,
+     "- {use: sgd, as: x, on: {name: [\"h.*\"], axes: [0, 8]}, lr"},
+    {DATA MODEL LOSS "update: {use: sgd, on: none}\n" TRAIN, NULL, "- {use: sgd, lr"},
+    {DATA MODEL LOSS "update: {use: adamw, as: x, on: {role: bias}, lr: 3}\n" TRAIN, "update.x=sgd",
+     "- {use: sgd, as: x, on: {role: [bias]}, lr: 0.001"},
+    {DATA MODEL LOSS "update: {use: adamw, on: {role: bias}}\n" TRAIN, "update.adamw.on.role=[norm, bias]",
+     "- {use: adamw, on: {role: [bias, norm]}, lr"},
     {LEAST "backend: {use: reference}\n", NULL, "backend: {use: reference}\n"},
     {LEAST "schedule: none\n", NULL, "schedule: none\n"},
     {LEAST "schedule: {adamw.weight-decay: constant}\n", NULL,
@@ -306,7 +365,7 @@ START_TEST(the_examples_of_the_page_work)
         tn_text_free(&text);
         tn_free(block);
     }
-    ck_assert_int_eq(blocks, 5);
+    ck_assert_int_eq(blocks, 6);
     tn_free(page);
 }
 END_TEST
@@ -360,6 +419,22 @@ static void check_same(const tn_instance *a, const tn_instance *b)
     ck_assert_uint_eq(a->child_count, b->child_count);
     for (size_t i = 0; i < a->child_count; i++)
         check_same(a->children[i], b->children[i]);
+    ck_assert_int_eq(!a->on, !b->on);
+    if (!a->on)
+        return;
+    ck_assert_uint_eq(a->on->roles, b->on->roles);
+    ck_assert_int_eq(a->on->least_axes, b->on->least_axes);
+    ck_assert_int_eq(a->on->most_axes, b->on->most_axes);
+    ck_assert_uint_eq(a->on->name_count, b->on->name_count);
+    for (size_t i = 0; i < a->on->name_count; i++)
+        ck_assert_str_eq(a->on->names[i], b->on->names[i]);
+}
+
+static void check_same_or_none(const tn_instance *a, const tn_instance *b)
+{
+    ck_assert_int_eq(!a, !b);
+    if (a)
+        check_same(a, b);
 }
 
 static void check_round_trip(const tn_experiment *e)
@@ -390,6 +465,14 @@ static void check_round_trip(const tn_experiment *e)
     ck_assert_mem_eq(&again->eval_every, &e->eval_every, sizeof e->eval_every);
     ck_assert_int_eq(again->eval_batch, e->eval_batch);
     ck_assert_int_eq(again->eval_view, e->eval_view);
+    ck_assert_int_eq(again->eval_refresh, e->eval_refresh);
+    ck_assert_mem_eq(&again->checkpoint_every, &e->checkpoint_every, sizeof e->checkpoint_every);
+    ck_assert_uint_eq(again->real, e->real);
+    ck_assert_int_eq(again->master, e->master);
+    check_same_or_none(again->storage, e->storage);
+    check_same_or_none(again->state_codec, e->state_codec);
+    check_same_or_none(again->loss_scale, e->loss_scale);
+    check_same_or_none(again->recompute, e->recompute);
     tn_experiment_free(again);
 }
 
@@ -438,7 +521,7 @@ START_TEST(refuses_with_the_place_and_a_remedy)
         const char *text, *message;
     } cases[] = {
         {DATA MODEL LOSS "update:\n  - {use: adamw, learning_rte: 0.5}\n" TRAIN,
-         "exp.yaml:5:18: unknown key 'learning_rte' of optimizer 'adamw'; known: use, as, lr, beta1, beta2, eps, "
+         "exp.yaml:5:18: unknown key 'learning_rte' of optimizer 'adamw'; known: use, as, on, lr, beta1, beta2, eps, "
          "weight_decay\n"
          "    - {use: adamw, learning_rte: 0.5}\n                   ^"},
         {DATA MODEL LOSS "update: {use: adamw, weight_decai: 0.5}\n" TRAIN,
@@ -508,6 +591,47 @@ START_TEST(refuses_with_the_place_and_a_remedy)
         {DATA "model: {use: mlp, activation: {use: gelu, p: 1}}\n" LOSS UPDATE TRAIN,
          "unknown key 'p' of activation 'gelu'"},
         {LEAST "precision: fp32\n", "'precision' (choice) takes one of f32 | f64; found 'fp32'; did you mean 'f32'?"},
+        {LEAST "precision: {use: fp32}\n",
+         "'use' of precision (choice) takes one of f32 | f64; found 'fp32'; did you mean 'f32'?"},
+        {LEAST "precision: {storrage: coded}\n",
+         "exp.yaml:6:13: unknown key 'storrage' of precision; did you mean 'storage'?"},
+        {LEAST "precision: {storage: stepped}\n",
+         "exp.yaml:6:22: 'stepped' is a component of kind loss-scale, not codec; known: "},
+        {LEAST "precision: {storage: {block: 1}}\n", "needs 'use:' with the name of a codec"},
+        {LEAST "precision: {state: {use: coded, block: 0}}\n", "'block' of codec 'coded' (integer)"},
+        {LEAST "precision: {loss_scale: coded}\n", "is a component of kind codec, not loss-scale"},
+        {LEAST "precision: {master: false}\n",
+         "exp.yaml:6:21: 'master' of precision is false, so 'storage' must name what parameters are kept in"},
+        {LEAST "precision: [f32]\n", "'precision' (choice) takes one of f32 | f64; found a list"},
+        {LEAST "recompute: kep\n", "exp.yaml:6:12: no recompute is called 'kep'; did you mean 'kept'?"},
+        {LEAST "checkpoint: 1 epoch\n", "checkpoint takes a mapping; found '1 epoch'"},
+        {LEAST "checkpoint: {evry: 1 epoch}\n", "unknown key 'evry' of checkpoint; did you mean 'every'?"},
+        {LEAST "checkpoint: {every: 2 weeks}\n",
+         "exp.yaml:6:21: 'every' of checkpoint takes a period such as '1 epoch', '0.5 epochs' or '500 steps'; found"},
+        {LEAST "eval: {refresh: -1}\n", "'refresh' of eval (integer) takes an integer in [0, 2147483647]; found '-1'"},
+        {LEAST "eval: {view: train, refresh: 5}\n", "exp.yaml:6:30: 'refresh' of eval is for the view 'eval'"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {rolle: bias}}\n" TRAIN,
+         "exp.yaml:4:25: unknown key 'rolle' of on; did you mean 'role'?"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {role: [bias, gain]}}\n" TRAIN,
+         "exp.yaml:4:38: on: no parameter has the role 'gain'; known: other, weight, bias, norm, embedding, head"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {role: biass}}\n" TRAIN, "did you mean 'bias'?"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {role: []}}\n" TRAIN, "'role' of on takes a role or a list of roles"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {role: {a: b}}}\n" TRAIN, "found a mapping"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {name: []}}\n" TRAIN, "'name' of on takes a parameter's name"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {name: [a, \"\"]}}\n" TRAIN,
+         "exp.yaml:4:36: 'name' of on takes names"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {name: [[a]]}}\n" TRAIN, "found a list"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {axes: 0}}\n" TRAIN,
+         "'axes' of on takes how many axes a parameter has, 1 to 8, or [least, most]; found '0'"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {axes: 9}}\n" TRAIN, "'axes' of on"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {axes: [3, 2]}}\n" TRAIN, "'axes' of on"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {axes: [-1, 2]}}\n" TRAIN, "'axes' of on"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {axes: [1, 2, 3]}}\n" TRAIN, "'axes' of on"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {axes: two}}\n" TRAIN, "'axes' of on"},
+        {DATA MODEL LOSS "update: {use: sgd, on: {}}\n" TRAIN, "found an empty one"},
+        {DATA MODEL LOSS "update: {use: sgd, on: bias}\n" TRAIN,
+         "exp.yaml:4:24: on takes a mapping with role, name or axes, such as {role: [norm, bias]}; found 'bias'"},
+        {DATA MODEL LOSS "update: {use: sgd, as: checkpoint}\n" TRAIN, "'checkpoint' is a section"},
         {LEAST "name: a/b\n", "without '/'"},
         {LEAST "name: .a\n", "not beginning with '.'"},
         {LEAST "name: \"\"\n", "1 to 100 bytes"},
@@ -866,8 +990,18 @@ END_TEST
 
 START_TEST(every_allocation_may_fail)
 {
-    const char *overrides[] = {"update.rule=sgd", "+update={use: rows, label: x}", "model.activation=relu", "~eval",
-                               "name=x",          "schedule.rows.step=cosine",     "train.steps=5"};
+    const char *overrides[] = {"update.rule=sgd",
+                               "+update={use: rows, label: x}",
+                               "model.activation=relu",
+                               "~eval",
+                               "name=x",
+                               "schedule.rows.step=cosine",
+                               "train.steps=5",
+                               "+update.ema.on={name: [a, b], role: bias}",
+                               "update.ema={use: clip-norm, as: other}",
+                               "precision={storage: coded, loss_scale: stepped}",
+                               "recompute=kept",
+                               "checkpoint={}"};
     const char *path = test_path("TENON_TEST_DOCS", "experiments/fashion-mlp.yaml");
     int64_t failures = 0;
     for (int reached = 1; reached; failures += reached) {
@@ -895,6 +1029,7 @@ int main(void)
     tcase_set_timeout(texts, 60);
     tcase_add_test(texts, reads_the_example);
     tcase_add_test(texts, missing_sections_have_defaults);
+    tcase_add_test(texts, links_say_what_they_are_on);
     tcase_add_test(texts, takes_what_the_format_allows);
     tcase_add_test(texts, overrides_apply_in_order);
     tcase_add_test(texts, the_examples_of_the_page_work);

@@ -49,7 +49,7 @@ START_TEST(defaults_fill_the_struct)
     ck_assert_double_eq(h->unit, 0.125);
     ck_assert_int_eq(h->count, 3);
     ck_assert_int_eq(h->large, 0);
-    ck_assert_int_eq(h->on, 1);
+    ck_assert_int_eq(h->open, 1);
     ck_assert_int_eq(h->mode, 0);
     ck_assert_str_eq(h->label, "a \"b\"");
     ck_assert_int_eq(h->sizes.count, 2);
@@ -75,7 +75,7 @@ START_TEST(settings_fill_the_struct)
                                    {"unit", "0.25"},
                                    {"count", "0x10"},
                                    {"large", "-9223372036854775808"},
-                                   {"on", "false"},
+                                   {"open", "false"},
                                    {"mode", "fan-in"},
                                    {"label", "no"},
                                    {"sizes", "[]"},
@@ -94,7 +94,7 @@ START_TEST(settings_fill_the_struct)
     ck_assert_double_eq(h->unit, 0.25);
     ck_assert_int_eq(h->count, 16);
     ck_assert_int_eq(h->large, INT64_MIN);
-    ck_assert_int_eq(h->on, 0);
+    ck_assert_int_eq(h->open, 0);
     ck_assert_int_eq(h->mode, 2);
     ck_assert_str_eq(h->label, "no");
     ck_assert_int_eq(h->sizes.count, 0);
@@ -148,10 +148,10 @@ START_TEST(each_type_takes_its_own)
         {"count", "'x'", "the text \"x\""},
         {"large", "9223372036854775807", NULL},
         {"large", "9223372036854775808", "does not fit"},
-        {"on", "true", NULL},
-        {"on", "no", "(flag) takes true or false; found 'no'"},
-        {"on", "1", "found '1'"},
-        {"on", "'true'", "the text \"true\""},
+        {"open", "true", NULL},
+        {"open", "no", "(flag) takes true or false; found 'no'"},
+        {"open", "1", "found '1'"},
+        {"open", "'true'", "the text \"true\""},
         {"mode", "paper", NULL},
         {"mode", "'paper'", NULL},
         {"mode", "papr", "one of torch | paper | fan_in; found 'papr'; did you mean 'paper'?"},
@@ -196,9 +196,9 @@ END_TEST
 
 START_TEST(refuses_what_it_does_not_know)
 {
-    const tn_setting typing = {"siezs", "1"}, twice[] = {{"on", "true"}, {"on", "false"}}, use = {"use", "adam"};
+    const tn_setting typing = {"siezs", "1"}, twice[] = {{"open", "true"}, {"open", "false"}}, use = {"use", "adam"};
     check_refused(TN_E_INVALID, "optimizer", "rows", &typing, 1, "unknown key 'siezs'", "did you mean 'sizes'?");
-    check_refused(TN_E_INVALID, "optimizer", "rows", twice, 2, "'on'", "twice");
+    check_refused(TN_E_INVALID, "optimizer", "rows", twice, 2, "'open'", "twice");
     check_refused(TN_E_INVALID, "optimizer", "rows", &use, 1, "'use'", "can not be given");
     check_refused(TN_E_NOT_FOUND, "optimizer", "adamv", NULL, 0, "'adamv'", "did you mean 'adam'?");
     check_refused(TN_E_NOT_FOUND, "loss", "adamw", NULL, 0, "of kind optimizer", "not loss");
@@ -248,7 +248,7 @@ START_TEST(a_failed_set_changes_nothing)
                                        {"label", ""},
                                        {"sizes", "[1, 2, 99]"},
                                        {"first", "nothing"},
-                                       {"on", "maybe"},
+                                       {"open", "maybe"},
                                        {"mode", "x"},
                                        {"third", "{use: batchnorm, momentum: 2}"},
                                        {"absent", "1"}};

@@ -5,6 +5,7 @@
 #ifndef TENON_HOST_EXPERIMENT_BUILD_H
 #define TENON_HOST_EXPERIMENT_BUILD_H
 
+#include "host/base/text.h"
 #include "host/experiment/instance.h"
 #include "host/experiment/yaml.h"
 
@@ -40,5 +41,11 @@ int32_t tn_build_instance(const tn_build *build, const tn_seat *seat, const tn_y
 int32_t tn_build_check_keys(const tn_yaml *mapping, const char *const *known, size_t n, const char *owner,
                             tn_error *err);
 #define TN_KNOWN_MAX 160 /* as many names are remembered for messages */
+
+/* `on:` of a link; *ret is NULL for `none`. The caller frees it with tn_selector_free, which accepts NULL. */
+int32_t tn_selector_read(const tn_yaml *node, tn_selector **ret, tn_error *err);
+void tn_selector_free(tn_selector *on);
+/* Adds it as YAML that reads back the same. */
+void tn_selector_print(const tn_selector *on, tn_text *text);
 
 #endif

@@ -5,74 +5,57 @@
 #include "host/experiment/experiment.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "host/base/memory.h"
 #include "host/base/pool.h"
-#include "host/experiment/build.h"
 #include "host/experiment/file.h"
-#include "host/experiment/override.h"
+#include "host/experiment/reader.h"
 #include "host/experiment/resolved.h"
 #include "host/experiment/schedule.h"
 #include "host/experiment/value.h"
 
 /* ---- the host's own keys: rows as components have them. Without default_text: 0 ---- */
 
-typedef struct own_values {
-    char *name, *split, *every;
-    int64_t precision, batch, steps, accumulate, seed, threads, check_finite, eval_batch, view;
-    double epochs;
-} own_values;
-
-#define OWN(name_, type_, default_, range_, field)                                                                     \
-    .name = name_, .type = TN_TYPE_##type_, .default_text = default_, .range_text = range_,                            \
-    .offset = offsetof(own_values, field), .size = sizeof(((own_values *)0)->field)
-
-static const tn_row name_row = {OWN("name", TEXT, NULL, "", name)};
-static const tn_row precision_row = {OWN("precision", CHOICE, "f32", "f32 | f64", precision),
-                                     .choices = (char *[]){"f32", "f64"}, .choice_count = 2};
-static const tn_row batch_row = {OWN("batch", INTEGER, "64", "[1, 2147483647]", batch),
+static const tn_row name_row = {TN_OWN_ROW("name", TEXT, NULL, "", name)};
+static const tn_row batch_row = {TN_OWN_ROW("batch", INTEGER, "64", "[1, 2147483647]", batch),
                                  .range = {1, 2147483647, 0, 0, 0, "", ""}};
 static const tn_row train_rows[] = {
-    {OWN("epochs", REAL, NULL, "(0, inf)", epochs), .range = {0, HUGE_VAL, 1, 1, 0, "", ""}},
-    {OWN("steps", INTEGER, NULL, "[1, inf)", steps), .range = {1, HUGE_VAL, 0, 1, 0, "", ""}},
-    {OWN("accumulate", INTEGER, "1", "[1, 2147483647]", accumulate), .range = {1, 2147483647, 0, 0, 0, "", ""}},
-    {OWN("seed", INTEGER, "0", "[0, inf)", seed), .range = {0, HUGE_VAL, 0, 1, 0, "", ""}},
-    {OWN("threads", INTEGER, "0", "[0, 1024]", threads), .range = {0, TN_POOL_MAX, 0, 0, 0, "", ""}},
-    {OWN("check_finite", FLAG, "false", "", check_finite)},
+    {TN_OWN_ROW("epochs", REAL, NULL, "(0, inf)", epochs), .range = {0, HUGE_VAL, 1, 1, 0, "", ""}},
+    {TN_OWN_ROW("steps", INTEGER, NULL, "[1, inf)", steps), .range = {1, HUGE_VAL, 0, 1, 0, "", ""}},
+    {TN_OWN_ROW("accumulate", INTEGER, "1", "[1, 2147483647]", accumulate), .range = {1, 2147483647, 0, 0, 0, "", ""}},
+    {TN_OWN_ROW("seed", INTEGER, "0", "[0, inf)", seed), .range = {0, HUGE_VAL, 0, 1, 0, "", ""}},
+    {TN_OWN_ROW("threads", INTEGER, "0", "[0, 1024]", threads), .range = {0, TN_POOL_MAX, 0, 0, 0, "", ""}},
+    {TN_OWN_ROW("check_finite", FLAG, "false", "", check_finite)},
 };
 static const tn_row eval_rows[] = {
-    {OWN("split", TEXT, "test", "", split)},
-    {OWN("every", TEXT, "1 epoch", "", every)},
-    {OWN("batch", INTEGER, "0", "[0, 2147483647]", eval_batch), .range = {0, 2147483647, 0, 0, 0, "", ""}},
-    {OWN("view", CHOICE, "eval", "train | eval", view), .choices = (char *[]){"train", "eval"}, .choice_count = 2},
+    {TN_OWN_ROW("split", TEXT, "test", "", split)},
+    {TN_OWN_ROW("every", TEXT, "1 epoch", "", every)},
+    {TN_OWN_ROW("batch", INTEGER, "0", "[0, 2147483647]", eval_batch), .range = {0, 2147483647, 0, 0, 0, "", ""}},
+    {TN_OWN_ROW("refresh", INTEGER, "0", "[0, 2147483647]", refresh), .range = {0, 2147483647, 0, 0, 0, "", ""}},
+    {TN_OWN_ROW("view", CHOICE, "eval", "train | eval", view), .choices = (char *[]){"train", "eval"},
+     .choice_count = 2},
 };
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+static const tn_row checkpoint_rows[] = {
+    {TN_OWN_ROW("every", TEXT, "1 epoch", "", every)},
+};
 #define SECTION_ROWS 8
-_Static_assert(COUNT(train_rows) <= SECTION_ROWS && COUNT(eval_rows) <= SECTION_ROWS, "read_section has no more room");
+_Static_assert(TN_COUNT(train_rows) <= SECTION_ROWS && TN_COUNT(eval_rows) <= SECTION_ROWS,
+               "read_section has no more room");
 
-static const char *const sections[] = {"name",    "data",      "model",    "loss",  "update", "schedule",
-                                       "backend", "precision", "parallel", "sinks", "train",  "eval"};
+const char *const tn_reader_sections[] = {"name",     "data",    "model",     "loss",       "update",
+                                          "schedule", "backend", "precision", "recompute",  "parallel",
+                                          "sinks",    "train",   "eval",      "checkpoint", NULL};
 
 /* ---- reading ---- */
 
-typedef struct reader {
-    tn_build build;
-    tn_place_text text;
-    tn_yaml_tree tree;
-    tn_yaml *root;
-    tn_override *overrides;
-    size_t override_count;
-    own_values own;
-    tn_experiment *e;
-    tn_error *err;
-} reader;
-
-static int is_none(const tn_yaml *node) { return node && node->kind == TN_YAML_SCALAR && !strcmp(node->value, "none"); }
+int tn_reader_is_none(const tn_yaml *node)
+{
+    return node && node->kind == TN_YAML_SCALAR && !strcmp(node->value, "none");
+}
 
 /* A key of the host from a mapping; its default if the mapping does not give it. */
-static int32_t read_own(reader *r, const tn_yaml *mapping, const tn_row *row, const char *owner)
+int32_t tn_reader_own(tn_reader *r, const tn_yaml *mapping, const tn_row *row, const char *owner)
 {
     const tn_yaml *entry = tn_yaml_get(mapping, row->name);
     void *value = (char *)&r->own + row->offset;
@@ -81,7 +64,7 @@ static int32_t read_own(reader *r, const tn_yaml *mapping, const tn_row *row, co
     return row->default_text ? tn_value_default(row, owner, value, r->err) : TN_OK;
 }
 
-static int32_t needs_mapping(const reader *r, const tn_yaml *section, const char *owner)
+int32_t tn_reader_needs_mapping(const tn_reader *r, const tn_yaml *section, const char *owner)
 {
     char found[TN_FOUND_MAX];
     tn_value_found(section, found);
@@ -89,67 +72,73 @@ static int32_t needs_mapping(const reader *r, const tn_yaml *section, const char
 }
 
 /* A section of the host's keys. NULL: all at their defaults. */
-static int32_t read_section(reader *r, const tn_yaml *section, const tn_row *rows, size_t n, const char *owner)
+static int32_t read_section(tn_reader *r, const tn_yaml *section, const tn_row *rows, size_t n, const char *owner)
 {
     const char *known[SECTION_ROWS];
     int32_t status = TN_OK;
     for (size_t i = 0; i < n; i++)
         known[i] = rows[i].name;
     if (section && section->kind != TN_YAML_MAPPING)
-        return needs_mapping(r, section, owner);
+        return tn_reader_needs_mapping(r, section, owner);
     if (section)
         status = tn_build_check_keys(section, known, n, owner, r->err);
     for (size_t i = 0; i < n && !status; i++)
-        status = read_own(r, section, &rows[i], owner);
+        status = tn_reader_own(r, section, &rows[i], owner);
     return status;
 }
 
-static tn_place whole(const reader *r) { return (tn_place){&r->text, TN_WHOLE}; }
+tn_place tn_reader_whole(const tn_reader *r) { return (tn_place){&r->text, TN_WHOLE}; }
 
-static int32_t missing(const reader *r, const char *section)
+int32_t tn_reader_missing(const tn_reader *r, const char *section)
 {
-    return tn_place_error(r->err, TN_E_INVALID, whole(r),
+    return tn_place_error(r->err, TN_E_INVALID, tn_reader_whole(r),
                           "there is no section '%s'; data, model, loss, update and train are needed", section);
 }
 
 /* A component, the entry `key` of `parent`. One with a default name may be missing. */
-static int32_t read_component(reader *r, const tn_yaml *parent, const char *key, const char *path, const tn_seat *seat,
-                              tn_instance **ret)
+static int32_t read_component(tn_reader *r, const tn_yaml *parent, const char *key, const char *path,
+                              const tn_seat *seat, tn_instance **ret)
 {
     const tn_yaml *node = tn_yaml_get(parent, key);
     if (!node && !seat->default_name)
-        return missing(r, key);
-    return tn_build_instance(&r->build, seat, node, whole(r), path, NULL, ret);
+        return tn_reader_missing(r, key);
+    return tn_build_instance(&r->build, seat, node, tn_reader_whole(r), path, NULL, ret);
 }
 
-#define KINDS(...)                                                                                                     \
-    (const char *const[]) { __VA_ARGS__, NULL }
-
-static int32_t read_data(reader *r)
+int32_t tn_reader_optional(tn_reader *r, const tn_yaml *parent, const char *key, const char *path, const char *kind,
+                           tn_instance **ret)
 {
-    const tn_seat seat = {.kinds = KINDS("data"), .host_keys = (const char *const[]){"batch", NULL}};
+    const tn_seat seat = {.kinds = TN_KINDS(kind)};
+    const tn_yaml *node = tn_yaml_get(parent, key);
+    return !node || tn_reader_is_none(node) ? TN_OK
+                                            : tn_build_instance(&r->build, &seat, node, node->place, path, NULL, ret);
+}
+
+static int32_t read_data(tn_reader *r)
+{
+    const tn_seat seat = {.kinds = TN_KINDS("data"), .host_keys = (const char *const[]){"batch", NULL}};
     int32_t status = read_component(r, r->root, "data", "data", &seat, &r->e->data);
     if (!status)
-        status = read_own(r, tn_yaml_get(r->root, "data"), &batch_row, "data");
+        status = tn_reader_own(r, tn_yaml_get(r->root, "data"), &batch_row, "data");
     r->e->batch = r->own.batch;
     return status;
 }
 
-static int32_t read_parallel(reader *r)
+static int32_t read_parallel(tn_reader *r)
 {
-    const tn_seat seat = {.kinds = KINDS("collective"), .default_name = "self"};
+    const tn_seat seat = {.kinds = TN_KINDS("collective"), .default_name = "self"};
     const char *const known[] = {"collective"};
     const tn_yaml *section = tn_yaml_get(r->root, "parallel");
     if (section && section->kind != TN_YAML_MAPPING)
-        return needs_mapping(r, section, "parallel");
+        return tn_reader_needs_mapping(r, section, "parallel");
     int32_t status = section ? tn_build_check_keys(section, known, 1, "parallel", r->err) : TN_OK;
     return status ? status : read_component(r, section, "collective", "parallel.collective", &seat, &r->e->collective);
 }
 
-static int32_t read_components(reader *r)
+static int32_t read_components(tn_reader *r)
 {
-    const tn_seat model = {.kinds = KINDS("model")}, loss = {.kinds = KINDS("loss")},
-                  backend = {.kinds = KINDS("backend"), .default_name = "openblas"};
+    const tn_seat model = {.kinds = TN_KINDS("model")}, loss = {.kinds = TN_KINDS("loss")},
+                  backend = {.kinds = TN_KINDS("backend"), .default_name = "openblas"};
     int32_t status = read_data(r);
     if (!status)
         status = read_component(r, r->root, "model", "model", &model, &r->e->model);
@@ -157,83 +146,15 @@ static int32_t read_components(reader *r)
         status = read_component(r, r->root, "loss", "loss", &loss, &r->e->loss);
     if (!status)
         status = read_component(r, r->root, "backend", "backend", &backend, &r->e->backend);
+    if (!status)
+        status = tn_reader_optional(r, r->root, "recompute", "recompute", "recompute", &r->e->recompute);
     return status ? status : read_parallel(r);
 }
+/* ---- sinks ---- */
 
-/* ---- links and sinks ---- */
-
-static int is_handle(const char *text)
+static int32_t read_sink(tn_reader *r, const tn_yaml *node)
 {
-    size_t length = strlen(text);
-    return length > 0 && strspn(text, "0123456789") < length &&
-           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == length;
-}
-
-static int32_t check_handle(const reader *r, const char *handle, tn_place place)
-{
-    if (!is_handle(handle))
-        return tn_place_error(r->err, TN_E_INVALID, place,
-                              "'%s' can not name a link: needed letters, digits, '-' and '_', not digits alone",
-                              handle);
-    for (size_t i = 0; i < COUNT(sections); i++)
-        if (tn_name_equal(sections[i], handle))
-            return tn_place_error(r->err, TN_E_INVALID, place, "'%s' is a section; name the link otherwise with 'as:'",
-                                  handle);
-    for (size_t i = 0; i < r->e->update_count; i++)
-        if (tn_name_equal(r->e->update[i]->handle, handle))
-            return tn_place_error(r->err, TN_E_INVALID, place,
-                                  "two links are called '%s'; give one another name with 'as:'", handle);
-    return TN_OK;
-}
-
-/* What the link is called: its `as`, else its component's name. */
-static int32_t link_handle(const reader *r, const tn_seat *seat, const tn_yaml *node, const char **ret)
-{
-    const tn_yaml *as = tn_yaml_get(node, "as");
-    const char *name;
-    if (as && as->kind != TN_YAML_SCALAR)
-        return tn_place_error(r->err, TN_E_INVALID, as->place, "'as' takes a name for the link");
-    int32_t status = tn_build_name(&r->build, seat, node, node->place, &name);
-    if (status)
-        return status;
-    *ret = as ? as->value : tn_build_short_name(name);
-    return check_handle(r, *ret, as ? as->place : node->place);
-}
-
-static int32_t read_link(reader *r, const tn_yaml *node)
-{
-    const tn_seat seat = {.kinds = KINDS("optimizer", "transform", "average", "wrapper"),
-                          .host_keys = (const char *const[]){"as", NULL}};
-    const char *handle = NULL;
-    int32_t status = link_handle(r, &seat, node, &handle);
-    if (status)
-        return status;
-    char *path = tn_format("update.%s", handle);
-    status =
-        path ? tn_build_instance(&r->build, &seat, node, node->place, path, handle, &r->e->update[r->e->update_count])
-             : tn_place_no_memory(r->err);
-    tn_free(path);
-    r->e->update_count += !status;
-    return status;
-}
-
-static int32_t read_update(reader *r)
-{
-    const tn_yaml *list = tn_yaml_get(r->root, "update");
-    if (!list)
-        return missing(r, "update");
-    if (!list->count)
-        return tn_place_error(r->err, TN_E_INVALID, list->place, "update needs a link, such as adamw");
-    r->e->update = tn_alloc(list->count, sizeof *r->e->update);
-    int32_t status = r->e->update ? TN_OK : tn_place_no_memory(r->err);
-    for (const tn_yaml *node = list->first; node && !status; node = node->next)
-        status = read_link(r, node);
-    return status;
-}
-
-static int32_t read_sink(reader *r, const tn_yaml *node)
-{
-    const tn_seat seat = {.kinds = KINDS("sink")};
+    const tn_seat seat = {.kinds = TN_KINDS("sink")};
     const char *name;
     int32_t status = tn_build_name(&r->build, &seat, node, node->place, &name);
     for (size_t i = 0; i < r->e->sink_count && !status; i++)
@@ -249,7 +170,7 @@ static int32_t read_sink(reader *r, const tn_yaml *node)
     return status;
 }
 
-static int32_t read_sinks(reader *r)
+static int32_t read_sinks(tn_reader *r)
 {
     const tn_yaml *list = tn_yaml_get(r->root, "sinks");
     if (!list) /* an override took it away: a run without records on disk */
@@ -260,12 +181,11 @@ static int32_t read_sinks(reader *r)
         status = read_sink(r, node);
     return status;
 }
-
 /* ---- name, train, eval ---- */
 
 #define NAME_MAX_BYTES 100
 
-static int32_t check_name(const reader *r, const tn_yaml *node)
+static int32_t check_name(const tn_reader *r, const tn_yaml *node)
 {
     const char *name = r->own.name;
     size_t length = strlen(name);
@@ -302,10 +222,10 @@ static char *default_name(const char *file)
     return name;
 }
 
-static int32_t read_name(reader *r)
+static int32_t read_name(tn_reader *r)
 {
     const tn_yaml *node = tn_yaml_get(r->root, "name");
-    int32_t status = read_own(r, r->root, &name_row, "");
+    int32_t status = tn_reader_own(r, r->root, &name_row, "");
     if (!status && node)
         status = check_name(r, node);
     if (!status && !node && !(r->own.name = default_name(r->e->file)))
@@ -315,12 +235,12 @@ static int32_t read_name(reader *r)
     return status;
 }
 
-static int32_t read_train(reader *r)
+static int32_t read_train(tn_reader *r)
 {
     const tn_yaml *section = tn_yaml_get(r->root, "train");
     if (!section)
-        return missing(r, "train");
-    int32_t status = read_section(r, section, train_rows, COUNT(train_rows), "train");
+        return tn_reader_missing(r, "train");
+    int32_t status = read_section(r, section, train_rows, TN_COUNT(train_rows), "train");
     if (status)
         return status;
     const tn_yaml *steps = tn_yaml_get(section, "steps"), *epochs = tn_yaml_get(section, "epochs");
@@ -355,28 +275,50 @@ static int parse_period(const char *text, tn_period *ret)
     return (period.epochs > 0 && isfinite(period.epochs)) || period.steps > 0;
 }
 
-static int32_t read_eval(reader *r)
+/* The key `every` of a section. */
+static int32_t read_period(tn_reader *r, const tn_yaml *section, const char *owner, tn_period *ret)
+{
+    if (parse_period(r->own.every, ret))
+        return TN_OK;
+    return tn_place_error(r->err, TN_E_INVALID, tn_yaml_get(section, "every")->place,
+                          "'every' of %s takes a period such as '1 epoch', '0.5 epochs' or '500 steps'; found '%s'",
+                          owner, r->own.every);
+}
+
+static int32_t read_eval(tn_reader *r)
 {
     const tn_yaml *section = tn_yaml_get(r->root, "eval");
-    if (!section || is_none(section))
+    if (!section || tn_reader_is_none(section))
         return TN_OK;
-    int32_t status = read_section(r, section, eval_rows, COUNT(eval_rows), "eval");
+    int32_t status = read_section(r, section, eval_rows, TN_COUNT(eval_rows), "eval");
+    if (!status)
+        status = read_period(r, section, "eval", &r->e->eval_every);
     if (status)
         return status;
-    if (!parse_period(r->own.every, &r->e->eval_every))
-        return tn_place_error(
-            r->err, TN_E_INVALID, tn_yaml_get(section, "every")->place,
-            "'every' of eval takes a period such as '1 epoch', '0.5 epochs' or '500 steps'; found '%s'", r->own.every);
     r->e->eval_batch = r->own.eval_batch;
+    r->e->eval_refresh = r->own.refresh;
     r->e->eval_view = (int32_t)r->own.view;
     r->e->eval_split = r->own.split;
     r->own.split = NULL;
+    if (r->e->eval_refresh > 0 && !r->e->eval_view)
+        return tn_place_error(r->err, TN_E_INVALID, tn_yaml_get(section, "refresh")->place,
+                              "'refresh' of eval is for the view 'eval'; the view 'train' has the statistics of "
+                              "training");
     return TN_OK;
+}
+
+static int32_t read_checkpoint(tn_reader *r)
+{
+    const tn_yaml *section = tn_yaml_get(r->root, "checkpoint");
+    if (!section || tn_reader_is_none(section))
+        return TN_OK;
+    int32_t status = read_section(r, section, checkpoint_rows, TN_COUNT(checkpoint_rows), "checkpoint");
+    return status ? status : read_period(r, section, "checkpoint", &r->e->checkpoint_every);
 }
 
 /* ---- the whole ---- */
 
-static int32_t parse_tree(reader *r, const char *const *overrides, size_t count)
+static int32_t parse_tree(tn_reader *r, const char *const *overrides, size_t count)
 {
     int32_t status = tn_yaml_parse(&r->tree, &r->text, &r->root, r->err);
     if (status)
@@ -396,28 +338,30 @@ static int32_t parse_tree(reader *r, const char *const *overrides, size_t count)
     return status;
 }
 
-static int32_t read_sections(reader *r)
+static int32_t read_sections(tn_reader *r)
 {
-    int32_t status = tn_build_check_keys(r->root, sections, COUNT(sections), "the experiment", r->err);
+    int32_t status =
+        tn_build_check_keys(r->root, tn_reader_sections, TN_COUNT(tn_reader_sections) - 1, "the experiment", r->err);
     if (!status)
-        status = read_own(r, r->root, &precision_row, "");
-    r->build.real = r->e->real = r->own.precision ? 64 : 32;
+        status = tn_reader_precision(r);
     if (!status)
         status = read_name(r);
     if (!status)
         status = read_components(r);
     if (!status)
-        status = read_update(r);
+        status = tn_reader_update(r);
     if (!status)
         status = read_sinks(r);
     if (!status)
         status = tn_schedules_build(&r->build, tn_yaml_get(r->root, "schedule"), r->e);
     if (!status)
         status = read_train(r);
-    return status ? status : read_eval(r);
+    if (!status)
+        status = read_eval(r);
+    return status ? status : read_checkpoint(r);
 }
 
-static int32_t resolve(reader *r)
+static int32_t resolve(tn_reader *r)
 {
     tn_text text = {0};
     tn_resolved_print(r->e, &text);
@@ -426,7 +370,7 @@ static int32_t resolve(reader *r)
     return r->e->resolved ? TN_OK : tn_place_no_memory(r->err);
 }
 
-static void end_reading(reader *r)
+static void end_reading(tn_reader *r)
 {
     tn_yaml_free(&r->tree);
     for (size_t i = 0; i < r->override_count; i++)
@@ -440,7 +384,7 @@ static void end_reading(reader *r)
 int32_t tn_experiment_parse(tn_registry *registry, const char *file, const char *bytes, size_t size,
                             const char *const *overrides, size_t override_count, tn_experiment **ret, tn_error *err)
 {
-    reader r = {.build = {registry, 0, 0, err}, .text = {file, bytes, size, 1}, .err = err};
+    tn_reader r = {.build = {registry, 0, 0, err}, .text = {file, bytes, size, 1}, .err = err};
     r.e = tn_alloc(1, sizeof *r.e);
     int32_t status =
         r.e && (r.e->file = tn_strdup(file)) ? parse_tree(&r, overrides, override_count) : tn_place_no_memory(err);
@@ -490,6 +434,10 @@ void tn_experiment_free(tn_experiment *e)
     tn_instance_free(e->loss);
     tn_instance_free(e->backend);
     tn_instance_free(e->collective);
+    tn_instance_free(e->storage);
+    tn_instance_free(e->state_codec);
+    tn_instance_free(e->loss_scale);
+    tn_instance_free(e->recompute);
     tn_free(e->eval_split);
     tn_free(e->resolved);
     tn_free(e->name);

@@ -43,6 +43,7 @@ void tn_instance_free(tn_instance *instance)
         tn_value_free(&instance->info->rows[i], value_of(instance, &instance->info->rows[i]));
     for (size_t i = 0; i < instance->child_count; i++)
         tn_instance_free(instance->children[i]);
+    tn_selector_free(instance->on);
     tn_free(instance->children);
     tn_free(instance->hyper);
     tn_free(instance->handle);

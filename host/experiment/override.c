@@ -130,11 +130,10 @@ static int32_t make_mapping(const editor *e, tn_yaml *parent, tn_yaml *child, tn
     return strcmp(child->value, "none") ? tn_yaml_put(e->tree, mapping, "use", child->place, child, e->err) : TN_OK;
 }
 
-/* A swapped component keeps the key that is not its own but its place's. */
-static int32_t keep_key(const editor *e, const tn_yaml *old, const char *key, tn_yaml **value)
+static int32_t keep_key(const editor *e, tn_yaml *kept, tn_yaml **value)
 {
-    tn_yaml *kept = tn_yaml_get(old, key), *mapping = *value;
-    if (!kept || (mapping->kind == TN_YAML_MAPPING && tn_yaml_get(mapping, key)) || mapping->kind == TN_YAML_SEQUENCE)
+    tn_yaml *mapping = *value;
+    if ((mapping->kind == TN_YAML_MAPPING && tn_yaml_get(mapping, kept->key)) || mapping->kind == TN_YAML_SEQUENCE)
         return TN_OK;
     int32_t status = TN_OK;
     if (mapping->kind == TN_YAML_SCALAR) {
@@ -143,9 +142,24 @@ static int32_t keep_key(const editor *e, const tn_yaml *old, const char *key, tn
             status = tn_yaml_put(e->tree, mapping, "use", (*value)->place, *value, e->err);
     }
     if (!status)
-        status = tn_yaml_put(e->tree, mapping, key, kept->key_place, kept, e->err);
+        status = tn_yaml_put(e->tree, mapping, kept->key, kept->key_place, kept, e->err);
     if (!status)
         *value = mapping;
+    return status;
+}
+
+#define KEPT_MAX 2
+
+/* A swapped component keeps the keys that are not its own but its place's. */
+static int32_t keep_keys(const editor *e, const tn_yaml *old, const char *const keys[KEPT_MAX], tn_yaml **value)
+{
+    tn_yaml *kept[KEPT_MAX];
+    int32_t status = TN_OK;
+    for (int i = 0; i < KEPT_MAX; i++) /* all, before any leaves the old list */
+        kept[i] = keys[i] ? tn_yaml_get(old, keys[i]) : NULL;
+    for (int i = 0; i < KEPT_MAX && !status; i++)
+        if (kept[i])
+            status = keep_key(e, kept[i], value);
     return status;
 }
 
@@ -174,9 +188,9 @@ static int32_t replace(const editor *e, tn_yaml *parent, tn_yaml *child, tn_yaml
 {
     int32_t status = TN_OK;
     if (parent == tn_yaml_get(e->root, "update"))
-        status = keep_key(e, child, "as", &value);
+        status = keep_keys(e, child, (const char *const[KEPT_MAX]){"as", "on"}, &value);
     else if (child == tn_yaml_get(e->root, "data"))
-        status = keep_key(e, child, "batch", &value);
+        status = keep_keys(e, child, (const char *const[KEPT_MAX]){"batch"}, &value);
     if (status)
         return status;
     tn_yaml_replace(parent, child, value);

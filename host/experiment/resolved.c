@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "host/experiment/build.h"
 #include "host/experiment/schedule.h"
 #include "host/experiment/value.h"
 
@@ -49,13 +50,17 @@ static void print_update(const tn_experiment *e, tn_text *text)
     tn_text_add(text, "\nupdate:");
     for (size_t i = 0; i < e->update_count; i++) {
         const tn_instance *link = e->update[i];
-        tn_text as = {0};
+        tn_text own = {0};
         if (!tn_name_equal(link->handle, link->info->name))
-            tn_text_addf(&as, ", as: %s", link->handle);
+            tn_text_addf(&own, ", as: %s", link->handle);
+        if (link->on) {
+            tn_text_add(&own, ", on: ");
+            tn_selector_print(link->on, &own);
+        }
         tn_text_add(text, "\n  - ");
-        print_component(link, tn_text_string(&as), text);
-        text->failed |= as.failed;
-        tn_text_free(&as);
+        print_component(link, tn_text_string(&own), text);
+        text->failed |= own.failed;
+        tn_text_free(&own);
     }
 }
 
@@ -94,22 +99,62 @@ static void print_train(const tn_experiment *e, tn_text *text)
                  (unsigned long long)e->seed, (long long)e->threads, e->check_finite ? "true" : "false");
 }
 
+static void print_period(const tn_period *period, tn_text *text)
+{
+    if (period->steps) {
+        tn_text_addf(text, "%lld steps", (long long)period->steps);
+        return;
+    }
+    tn_text_real(text, period->epochs);
+    tn_text_add(text, period->epochs == 1 ? " epoch" : " epochs");
+}
+
 static void print_eval(const tn_experiment *e, tn_text *text)
 {
     if (!e->eval_split) {
-        tn_text_add(text, "\neval: none\n");
+        tn_text_add(text, "\neval: none");
         return;
     }
     tn_text_add(text, "\neval: {split: ");
     tn_text_json(text, e->eval_split);
     tn_text_add(text, ", every: ");
-    if (e->eval_every.steps)
-        tn_text_addf(text, "%lld steps", (long long)e->eval_every.steps);
-    else {
-        tn_text_real(text, e->eval_every.epochs);
-        tn_text_add(text, e->eval_every.epochs == 1 ? " epoch" : " epochs");
+    print_period(&e->eval_every, text);
+    tn_text_addf(text, ", batch: %lld, view: %s, refresh: %lld}", (long long)e->eval_batch,
+                 e->eval_view ? "eval" : "train", (long long)e->eval_refresh);
+}
+
+static void print_checkpoint(const tn_experiment *e, tn_text *text)
+{
+    if (e->checkpoint_every.steps == 0 && e->checkpoint_every.epochs == 0) {
+        tn_text_add(text, "\ncheckpoint: none\n");
+        return;
     }
-    tn_text_addf(text, ", batch: %lld, view: %s}\n", (long long)e->eval_batch, e->eval_view ? "eval" : "train");
+    tn_text_add(text, "\ncheckpoint: {every: ");
+    print_period(&e->checkpoint_every, text);
+    tn_text_add(text, "}\n");
+}
+
+static void print_optional(const char *key, const tn_instance *instance, tn_text *text)
+{
+    tn_text_add(text, key);
+    if (instance)
+        print_component(instance, "", text);
+    else
+        tn_text_add(text, "none");
+}
+
+static void print_precision(const tn_experiment *e, tn_text *text)
+{
+    if (!e->storage && !e->state_codec && !e->loss_scale) {
+        tn_text_addf(text, "\nprecision: f%u", e->real);
+        return;
+    }
+    tn_text_addf(text, "\nprecision: {use: f%u", e->real);
+    print_optional(", storage: ", e->storage, text);
+    tn_text_addf(text, ", master: %s", e->master ? "true" : "false");
+    print_optional(", state: ", e->state_codec, text);
+    print_optional(", loss_scale: ", e->loss_scale, text);
+    tn_text_char(text, '}');
 }
 
 void tn_resolved_print(const tn_experiment *e, tn_text *text)
@@ -126,10 +171,13 @@ void tn_resolved_print(const tn_experiment *e, tn_text *text)
     print_schedules(e, text);
     tn_text_add(text, "\nbackend: ");
     print_component(e->backend, "", text);
-    tn_text_addf(text, "\nprecision: f%u\nparallel: {collective: ", e->real);
+    print_precision(e, text);
+    print_optional("\nrecompute: ", e->recompute, text);
+    tn_text_add(text, "\nparallel: {collective: ");
     print_component(e->collective, "", text);
     tn_text_char(text, '}');
     print_sinks(e, text);
     print_train(e, text);
     print_eval(e, text);
+    print_checkpoint(e, text);
 }

@@ -22,11 +22,11 @@ const char *tn_instance_call(const tn_instance *instance)
 /* The i-th component that stands in no other; NULL after the last. */
 static tn_instance *root_at(const tn_experiment *e, size_t i)
 {
-    tn_instance *single[] = {e->data, e->model, e->loss, e->backend, e->collective};
-    size_t n = sizeof single / sizeof *single;
-    if (i < n)
-        return single[i];
-    i -= n;
+    tn_instance *single[] = {e->data,    e->model,       e->loss,       e->backend,  e->collective,
+                             e->storage, e->state_codec, e->loss_scale, e->recompute};
+    for (size_t n = 0; n < sizeof single / sizeof *single; n++)
+        if (single[n] && i-- == 0)
+            return single[n];
     if (i < e->update_count)
         return e->update[i];
     i -= e->update_count;

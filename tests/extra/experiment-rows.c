@@ -6,10 +6,13 @@
  *   endless a model whose default for an inner component is itself
  *   greedy  a data set that wants a key of the host
  *   bare    a scheduler without a length
+ *   coded, stepped, kept   a codec, a loss scale and a recompute policy
  */
 #include <tenon/data.h>
 #include <tenon/model.h>
 #include <tenon/optimizer.h>
+#include <tenon/precision.h>
+#include <tenon/recompute.h>
 #include <tenon/scheduler.h>
 
 #include "rows.h"
@@ -31,4 +34,15 @@ TN_COMPONENT(greedy, "data", TN_DATA, 0, GREEDY_HYPER, "takes the host's key", "
 static const tn_scheduler scheduler_table = {.struct_size = sizeof(tn_scheduler)};
 TN_COMPONENT(bare, "scheduler", TN_SCHEDULER, 0, TN_NO_HYPER, "has no steps", "", scheduler_table);
 
-TN_PLUGIN("org.tenon.test.rows", "1.0.0", "Apache-2.0", rows, twin, endless, greedy, bare)
+#define CODED_HYPER(X) X(integer, block, 64, "[1, 512]", "elements that share a scale")
+static const tn_codec codec_table = {.struct_size = sizeof(tn_codec)};
+TN_COMPONENT(coded, "codec", TN_CODEC, 0, CODED_HYPER, "stores nothing", "", codec_table);
+
+#define STEPPED_HYPER(X) X(real, growth, 2, "[1, inf)", "factor of a step up")
+static const tn_loss_scale loss_scale_table = {.struct_size = sizeof(tn_loss_scale)};
+TN_COMPONENT(stepped, "loss-scale", TN_LOSS_SCALE, 0, STEPPED_HYPER, "scales nothing", "", loss_scale_table);
+
+static const tn_recompute recompute_table = {.struct_size = sizeof(tn_recompute)};
+TN_COMPONENT(kept, "recompute", TN_RECOMPUTE, 0, TN_NO_HYPER, "plans nothing", "", recompute_table);
+
+TN_PLUGIN("org.tenon.test.rows", "1.0.0", "Apache-2.0", rows, twin, endless, greedy, bare, coded, stepped, kept)

@@ -14,7 +14,7 @@
     X(fixed, unit, 0x1p-3, "(0, 1]", "stays")                                                                          \
     X(integer, count, 3, "[1, 100] things; since 1.2.0", "with a unit")                                                \
     X(integer, large, 0, "", "without bounds")                                                                         \
-    X(flag, on, true, "", "")                                                                                          \
+    X(flag, open, true, "", "")                                                                                        \
     X(choice, mode, torch, "torch | paper | fan_in", "")                                                               \
     X(text, label, "a \"b\"", "", "")                                                                                  \
     X(integers, sizes, "[2, -3]", "[-5, 5]", "")                                                                       \
