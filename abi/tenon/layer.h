@@ -14,6 +14,10 @@
  *             "whole"     one call, which may use the host's tn_compute
  *   keeps     what backward reads besides saved tensors: "input", "output", "both", "none"
  *   in_place  true: y may be x, and dx may be dy
+ *   split     forms in which processes can share a layer, each running it on its part (tensor parallelism): a list of
+ *             {name, parameters, x, y, rows}. parameters: along which axis each is cut; null: it only adds to y, whole
+ *             on every process and lent as zeros to all but the first. x, y: "whole"; "last", a part of the last
+ *             extent; y may be "partial": the sum over the processes. rows: the hyper-parameters divided by their count
  *   tap       "linear": y = x W^T + b in parameters 0 and 1 (matrix.h)
  *
  * Results must not depend on how the pieces fall, except through the count of partials, which depends on shapes.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenon/parallel.h: more than one process. Two interfaces: "tenon.collective/0.1" moves bytes (kind collective);
- * "tenon.strategy/0.1" says what lies where (kind strategy), as tables that the host executes and `plan` evaluates.
+ * tenon/parallel.h: more than one process. Interface "tenon.collective/0.1", kind collective, which moves bytes. What
+ * lies where is said by strategies (strategy.h).
  */
 #ifndef TENON_PARALLEL_H
 #define TENON_PARALLEL_H
@@ -13,7 +13,6 @@ extern "C" {
 #endif
 
 #define TN_COLLECTIVE "tenon.collective/0.1"
-#define TN_STRATEGY   "tenon.strategy/0.1"
 
 #define TN_ALL_REDUCE     0
 #define TN_REDUCE_SCATTER 1
@@ -83,51 +82,6 @@ typedef struct tn_collective {
 TN_AT(tn_collective, state_bytes, 8);
 TN_AT(tn_collective, wait, 48);
 TN_SIZE(tn_collective, 56);
-
-/* ---- strategies: pure functions that return tables (draft, not yet called by the host) ---- */
-
-#define TN_PLACE_REPLICATE 0
-#define TN_PLACE_SHARD     1 /* along `axis`, or flat by chunks when axis is -1 */
-#define TN_PLACE_PARTIAL   2 /* a sum is owed over the mesh axis */
-
-#define TN_TENSOR_PARAMETER  0
-#define TN_TENSOR_GRADIENT   1
-#define TN_TENSOR_STATE      2
-#define TN_TENSOR_ACTIVATION 3
-
-/* Row: tensor x mesh axis -> where it lies. The host derives every collective from what two users of a tensor need. */
-typedef struct tn_placement {
-    int32_t tensor_kind, tensor; /* TN_TENSOR_*, index */
-    int32_t mesh_axis, place;    /* TN_PLACE_* */
-    int32_t axis, reserved;
-} tn_placement;
-TN_SIZE(tn_placement, 24);
-
-/* Row: what a stage does, in order. what: 'F', 'B' (dx), 'W' (dw), 'U' (update). */
-typedef struct tn_action {
-    int32_t stage, what, micro_batch, reserved;
-} tn_action;
-TN_SIZE(tn_action, 16);
-
-typedef struct tn_mesh {
-    uint32_t struct_size;
-    int32_t data, tensor, pipeline; /* extents, >= 1 */
-} tn_mesh;
-TN_SIZE(tn_mesh, 16);
-
-typedef struct tn_strategy {
-    uint32_t struct_size;
-    uint32_t reserved;
-    /* Each fills at most `room` rows and returns how many there are, or a negative status. [load] */
-    int64_t (*placements)(const void *hyper, const tn_mesh *mesh, int64_t tensors, tn_placement *rows, int64_t room);
-    int64_t (*stages)(const void *hyper, const tn_mesh *mesh, int64_t nodes, const double *cost,
-                      int32_t *stage_of_node);
-    int64_t (*actions)(const void *hyper, const tn_mesh *mesh, int32_t stage, int32_t micro_batches, tn_action *rows,
-                       int64_t room);
-    /* Segments: the unit of recompute and of gathering, per node. */
-    int64_t (*segments)(const void *hyper, const tn_mesh *mesh, int64_t nodes, int32_t *segment_of_node);
-} tn_strategy;
-TN_SIZE(tn_strategy, 40);
 
 #ifdef __cplusplus
 }

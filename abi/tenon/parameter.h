@@ -41,8 +41,8 @@ typedef struct tn_parameter {
     const char *name;  /* stable and global: "hidden.0.linear.weight" */
     const char *layer; /* what it shares a layer with: "hidden.0.linear" */
     int32_t ndim;
-    int32_t reserved;
-    int64_t shape[TN_MAX_DIMS];    /* logical, whole, row-major */
+    int32_t tensor_count;          /* processes that tensor parallelism splits it over; 0: not split */
+    int64_t shape[TN_MAX_DIMS];    /* logical, whole, row-major; if split so, of this process's part */
     int64_t lo, n;                 /* the slice of it that this process holds, in elements; on chunks */
     int32_t fan_in_axis;           /* -1: none */
     int32_t fan_out_axis;          /* -1: none */

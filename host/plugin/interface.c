@@ -18,6 +18,7 @@
 #include <tenon/recompute.h>
 #include <tenon/scheduler.h>
 #include <tenon/sink.h>
+#include <tenon/strategy.h>
 
 #include "host/base/error.h"
 
@@ -56,6 +57,7 @@ static const interface_row known[] = {
      {{"axis", TEXT, "rows elements columns whole"},
       {"keeps", TEXT, "input output both none"},
       {"in_place", FLAG, NULL},
+      {"split", LIST, NULL},
       {"tap", TEXT, "linear"}}},
     {TN_LOSS, "loss metric", {{"metrics", LIST, NULL}, {"targets", TEXT, "class real"}}},
     {TN_SCHEDULER, "scheduler", {{"slots", LIST, NULL}}},
@@ -194,6 +196,43 @@ static int32_t check_slots(const char *file, const char *name, const json_t *slo
     return status;
 }
 
+/* The words of layer.h. */
+static const char split_keys[] = "name parameters x y rows";
+
+static int32_t check_split(const char *file, const char *name, json_t *form, tn_error *err)
+{
+    const char *key, *x = json_string_value(json_object_get(form, "x")), *y;
+    json_t *value;
+    y = json_string_value(json_object_get(form, "y"));
+    json_object_foreach(form, key, value) {
+        if (!holds_word(split_keys, key))
+            return tn_error_set(err, TN_E_PLUGIN, "NOTE_UNKNOWN: %s: %s: a split's '%s', this host knows: %s", file,
+                                name, key, split_keys);
+    }
+    if (!json_is_string(json_object_get(form, "name")) || !json_is_array(json_object_get(form, "parameters")) || !x ||
+        !y)
+        return tn_error_set(err, TN_E_PLUGIN, "NOTE_INVALID: %s: %s: a split needs name, parameters, x and y", file,
+                            name);
+    if (!holds_word("whole last", x) || !holds_word("whole last partial", y))
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "NOTE_UNKNOWN: %s: %s: a split from x '%s' to y '%s'; this host knows whole and last, and "
+                            "partial for y",
+                            file, name, x, y);
+    return TN_OK;
+}
+
+static int32_t check_splits(const char *file, const char *name, const json_t *splits, tn_error *err)
+{
+    size_t i;
+    json_t *form;
+    int32_t status = TN_OK;
+    json_array_foreach(splits, i, form) {
+        if (!json_is_null(form) && status == TN_OK)
+            status = check_split(file, name, form, err);
+    }
+    return status;
+}
+
 int32_t tn_fact_check(const char *file, const char *component, const char *interface, const char *key,
                       const json_t *value, tn_error *err)
 {
@@ -212,6 +251,8 @@ int32_t tn_fact_check(const char *file, const char *component, const char *inter
         return tn_error_set(err, TN_E_PLUGIN,
                             "NOTE_UNKNOWN: %s: %s: %s '%s', this host knows: %s; upgrade tenon or correct the word",
                             file, component, key, word, f->words);
+    if (strcmp(key, "split") == 0)
+        return check_splits(file, component, value, err);
     int slots =
         strcmp(key, "slots") == 0 && (strcmp(interface, TN_OPTIMIZER) == 0 || strcmp(interface, TN_MINIMIZER) == 0);
     return slots ? check_slots(file, component, value, err) : TN_OK;

@@ -17,6 +17,7 @@
 #include <tenon/recompute.h>
 #include <tenon/scheduler.h>
 #include <tenon/sink.h>
+#include <tenon/strategy.h>
 #include <tenon/tangent.h>
 
 typedef struct tn_abi_anchor {
@@ -63,6 +64,8 @@ typedef struct tn_abi_anchor {
     const tn_partial *partial;
     const tn_piece *piece;
     const tn_placement *placement;
+    const tn_plan_graph *plan_graph;
+    const tn_plan_node *plan_node;
     const tn_plugin *plugin;
     const tn_position *position;
     const tn_recompute *recompute;
