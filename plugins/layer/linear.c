@@ -119,5 +119,5 @@ static const tn_layer linear_table = {
     .struct_size = sizeof(tn_layer), .infer = linear_infer, .forward = linear_forward, .backward = linear_backward};
 
 TN_COMPONENT(linear, "layer", TN_LAYER, TN_REAL, HYPER, "affine map of the last extent",
-             TN_AXIS("whole") TN_KEEPS("input") TN_FORMULA("y = x W^T + b"), linear_table);
+             TN_AXIS("whole") TN_KEEPS("input") TN_TEXT_FACT("tap", "linear") TN_FORMULA("y = x W^T + b"), linear_table);
 TN_PLUGIN("org.tenon.linear", "0.1.0", "Apache-2.0", linear)
