@@ -23,8 +23,8 @@ typedef struct tn_codec_call {
     const void *hyper;
     const tn_context *context; /* stochastic rounding draws from (attempt, lo + i) */
     int64_t lo, n;             /* elements of the logical tensor; lo on a block */
-    void *stored;              /* payload from element lo on */
-    void *extra;               /* block scales from lo's block on; NULL when the codec has none */
+    void *stored;              /* payload from element lo on; may be a caller's array, of any alignment */
+    void *extra;               /* block scales from lo's block on, aligned to 16 bytes at a tensor's first; or NULL */
     void *real;                /* n values in the real type */
 } tn_codec_call;
 TN_AT(tn_codec_call, lo, 24);
@@ -40,8 +40,9 @@ typedef struct tn_codec {
 } tn_codec;
 TN_SIZE(tn_codec, 32);
 
-/* A loss-scale policy: a pure automaton on `slots` f64 scalars, saved with the run. Interface
- * "tenon.loss-scale/0.1". The scale used in a backward pass is the one that divides its gradients. */
+/* A loss-scale policy: a pure automaton on `slots` f64 scalars, which its note names (slots  [{name, doc}]), saved with
+ * the run. Interface "tenon.loss-scale/0.1". The scale used in a backward pass is the one that divides its gradients.
+ */
 #define TN_LOSS_SCALE "tenon.loss-scale/0.1"
 
 typedef struct tn_loss_scale {

@@ -68,7 +68,7 @@ static const interface_row known[] = {
     {TN_COLLECTIVE, "collective", {{0}}},
     {TN_STRATEGY, "strategy", {{0}}},
     {TN_CODEC, "codec", {{0}}},
-    {TN_LOSS_SCALE, "loss-scale", {{0}}},
+    {TN_LOSS_SCALE, "loss-scale", {{"slots", LIST, NULL}}},
     {TN_RECOMPUTE, "recompute", {{0}}},
 };
 
