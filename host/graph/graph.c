@@ -162,6 +162,7 @@ void tn_graph_destroy(tn_graph *graph)
     }
     for (int32_t i = 0; i < graph->buffer_count; i++)
         tn_free((void *)graph->buffers[i].name);
+    tn_tangents_free(graph->tangents);
     void *const owned[] = {graph->nodes,
                            graph->weights,
                            graph->parameters.list,

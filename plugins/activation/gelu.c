@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Gaussian error linear unit. Hendrycks and Gimpel, arXiv:1606.08415, section 2: y = x Phi(x) with the exact
- * distribution function, not the form with tanh. dy/dx = Phi(x) + x phi(x).
+ * distribution function, not the form with tanh. dy/dx = Phi(x) + x phi(x),
+ * d2y/dx2 = (2 - x^2) phi(x).
  */
 #include <tenon/layers.h>
 
@@ -24,6 +25,12 @@ TN_BOTH tn_real gelu_gradient(gelu h, tn_real x, tn_real dy)
     return dy * (distribution + x * density);
 }
 
-TN_ELEMENT_LAYER(gelu, "activation", TN_NO_HYPER, INPUT, "Gaussian error linear unit, exact",
-                 TN_PAPER("arXiv:1606.08415") TN_FORMULA("y = x Phi(x)"))
+TN_BOTH tn_real gelu_second(gelu h, tn_real x, tn_real dy)
+{
+    (void)h;
+    return dy * (2 - x * x) * (ROOT_TWO_PI_1 * tn_exp((tn_real)-0.5 * x * x));
+}
+
+TN_ELEMENT_LAYER_TANGENTS(gelu, "activation", TN_NO_HYPER, INPUT, "Gaussian error linear unit, exact",
+                          TN_PAPER("arXiv:1606.08415") TN_FORMULA("y = x Phi(x)"))
 TN_PLUGIN("org.tenon.gelu", "0.1.0", "Apache-2.0", gelu)

@@ -18,5 +18,13 @@ TN_BOTH tn_real relu_gradient(relu h, tn_real y, tn_real dy)
     return y <= 0 ? 0 : dy;
 }
 
-TN_ELEMENT_LAYER(relu, "activation", TN_NO_HYPER, OUTPUT, "rectified linear unit", TN_FORMULA("y = max(0, x)"))
+TN_BOTH tn_real relu_second(relu h, tn_real y, tn_real dy)
+{
+    (void)h;
+    (void)y;
+    (void)dy;
+    return 0;
+}
+
+TN_ELEMENT_LAYER_TANGENTS(relu, "activation", TN_NO_HYPER, OUTPUT, "rectified linear unit", TN_FORMULA("y = max(0, x)"))
 TN_PLUGIN("org.tenon.relu", "0.1.0", "Apache-2.0", relu)

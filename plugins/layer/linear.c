@@ -87,14 +87,14 @@ TN_CLONES static void linear_column_sums(int64_t rows, int64_t stride, int64_t c
             sums[j] += (double)x[r * stride + j];
 }
 
-static void linear_bias_gradient(const tn_layer_call *call, int64_t rows, int64_t out)
+static void linear_bias_gradient(const tn_layer_call *call, int64_t rows, int64_t out, const tn_real *dy,
+                                 tn_real *gradient)
 {
     enum { BLOCK = 256 };
     double sums[BLOCK];
-    tn_real *gradient = tn_reals(&call->gradient[BIAS]);
     for (int64_t lo = 0; lo < out; lo += BLOCK) {
         int64_t columns = out - lo < BLOCK ? out - lo : BLOCK;
-        linear_column_sums(rows, out, columns, tn_reals(call->dy) + lo, sums);
+        linear_column_sums(rows, out, columns, dy + lo, sums);
         for (int64_t j = 0; j < columns; j++)
             gradient[lo + j] = tn_so_far(call, gradient[lo + j]) + (tn_real)sums[j];
     }
@@ -112,11 +112,56 @@ static void linear_backward(const tn_layer_call *call)
     linear_product(call, out, in, rows, dy, 1, tn_reals(call->x), 0, call->flags & TN_ACCUMULATE ? 1 : 0,
                    tn_reals(&call->gradient[WEIGHT]));
     if (h->bias)
-        linear_bias_gradient(call, rows, out);
+        linear_bias_gradient(call, rows, out, dy, tn_reals(&call->gradient[BIAS]));
 }
 
-static const tn_layer linear_table = {
-    .struct_size = sizeof(tn_layer), .infer = linear_infer, .forward = linear_forward, .backward = linear_backward};
+/* ---- derivatives along a direction ---- */
+
+/* y~ = x~ W^T + x W~^T + b~ */
+static void linear_tangent_forward(const tn_tangent_call *along)
+{
+    const tn_layer_call *call = along->call;
+    const linear *h = call->hyper;
+    int64_t in = tn_columns(call->x), out = h->out, rows = tn_extent(call->x, 0, call->x->ndim - 1);
+    tn_real *y = tn_reals(along->y);
+    for (int64_t r = 0; h->bias && r < rows; r++)
+        memcpy(y + r * out, along->parameter[BIAS].data, (size_t)out * sizeof *y);
+    linear_product(call, rows, out, in, tn_reals(call->x), 0, tn_reals(&along->parameter[WEIGHT]), 1, h->bias ? 1 : 0,
+                   y);
+    if (along->x->data)
+        linear_product(call, rows, out, in, tn_reals(along->x), 0, tn_reals(&call->parameter[WEIGHT]), 1, 1, y);
+}
+
+/* dx~ = dy~ W + dy W~,  dW~ = dy~^T x + dy^T x~,  db~ = the sum of dy~ */
+static void linear_tangent_backward(const tn_tangent_call *along)
+{
+    const tn_layer_call *call = along->call;
+    const linear *h = call->hyper;
+    int64_t in = tn_columns(call->x), out = h->out, rows = tn_extent(call->x, 0, call->x->ndim - 1);
+    const tn_real *dy = tn_reals(call->dy), *dy_along = tn_reals(along->dy);
+    tn_real *dx = tn_reals(along->dx), *gradient = tn_reals(&along->gradient[WEIGHT]);
+    if (dx) {
+        linear_product(call, rows, in, out, dy_along, 0, tn_reals(&call->parameter[WEIGHT]), 0, 0, dx);
+        linear_product(call, rows, in, out, dy, 0, tn_reals(&along->parameter[WEIGHT]), 0, 1, dx);
+    }
+    if (!tn_wants_dw(call))
+        return;
+    linear_product(call, out, in, rows, dy_along, 1, tn_reals(call->x), 0, call->flags & TN_ACCUMULATE ? 1 : 0,
+                   gradient);
+    if (along->x->data)
+        linear_product(call, out, in, rows, dy, 1, tn_reals(along->x), 0, 1, gradient);
+    if (h->bias)
+        linear_bias_gradient(call, rows, out, dy_along, tn_reals(&along->gradient[BIAS]));
+}
+
+static const tn_layer_tangents linear_tangents = {sizeof(tn_layer_tangents), 0, linear_tangent_forward,
+                                                  linear_tangent_backward};
+
+static const tn_layer linear_table = {.struct_size = sizeof(tn_layer),
+                                      .infer = linear_infer,
+                                      .forward = linear_forward,
+                                      .backward = linear_backward,
+                                      .tangents = &linear_tangents};
 
 TN_COMPONENT(linear, "layer", TN_LAYER, TN_REAL, HYPER, "affine map of the last extent",
              TN_AXIS("whole") TN_KEEPS("input") TN_TEXT_FACT("tap", "linear") TN_FORMULA("y = x W^T + b"), linear_table);

@@ -2,7 +2,7 @@
  *
  * Cross-entropy of a softmax over classes, with label smoothing (Szegedy et al., arXiv:1512.00567, section 7):
  *   q = (1 - smoothing) [class = target] + smoothing / classes,  loss = -sum q log softmax(x)
- *   dx = softmax(x) - q
+ *   dx = s - q,  dx~ = s (x~ - s . x~),  s = softmax(x)
  * In terms of d = x - max(x): loss = log(sum exp d) - (1 - smoothing) d[target] - smoothing mean(d). Targets below 0
  * are ignored. A target that is no class makes loss and gradient of its row NaN.
  */
@@ -157,6 +157,37 @@ static void cross_entropy_evaluate(const tn_loss_call *call)
                        call->sums);
 }
 
+/* dx = seed s (v - s . v) of one row, where s is the softmax. */
+TN_INLINE void cross_entropy_curve(int64_t n, const tn_real *restrict x, int32_t target, double seed,
+                                   const tn_real *restrict v, tn_real *restrict dx)
+{
+    double lanes[TN_SUM_LANES] = {0};
+    if (target < 0 || target >= n) {
+        cross_entropy_fill(n, target < 0 ? 0 : NAN, dx);
+        return;
+    }
+    cross_entropy_row row = cross_entropy_read(n, x, dx);
+    for (int64_t j = 0; j < n; j++)
+        lanes[j % TN_SUM_LANES] += (double)dx[j] * (double)v[j];
+    tn_real mean = (tn_real)(tn_fold_lanes(lanes) / row.exp_sum), factor = (tn_real)(seed / row.exp_sum);
+    for (int64_t j = 0; j < n; j++)
+        dx[j] = factor * dx[j] * (v[j] - mean);
+}
+
+TN_CLONES static void cross_entropy_curve_rows(int64_t rows, int64_t n, const tn_real *x, const int32_t *target,
+                                               double seed, const tn_real *v, tn_real *dx)
+{
+    for (int64_t r = 0; r < rows; r++)
+        cross_entropy_curve(n, x + r * n, target[r], seed, v + r * n, dx + r * n);
+}
+
+static void cross_entropy_curvature(const tn_loss_call *call, const tn_tensor *tangent)
+{
+    int64_t n = tn_columns(call->x), at = call->lo * n;
+    cross_entropy_curve_rows(call->n, n, tn_reals(call->x) + at, (const int32_t *)call->target->data + call->lo,
+                             call->seed, tn_reals(tangent) + at, tn_reals(call->dx) + at);
+}
+
 /* The first class at which the running sum of exp(d) passes `level`, in [0, 1), of the whole. */
 TN_CLONES static int32_t cross_entropy_draw(int64_t n, const tn_real *restrict x, double level)
 {
@@ -190,8 +221,11 @@ static void cross_entropy_sample(const tn_loss_call *call, const tn_tensor *targ
     }
 }
 
-static const tn_loss cross_entropy_table = {sizeof(tn_loss),      0,   cross_entropy_check, cross_entropy_evaluate,
-                                            cross_entropy_sample, NULL};
+static const tn_loss cross_entropy_table = {.struct_size = sizeof(tn_loss),
+                                            .check = cross_entropy_check,
+                                            .evaluate = cross_entropy_evaluate,
+                                            .sample_targets = cross_entropy_sample,
+                                            .curvature = cross_entropy_curvature};
 
 TN_COMPONENT(cross_entropy, "loss", TN_LOSS, TN_REAL, HYPER, "cross-entropy of a softmax, with label smoothing",
              TN_FACT("targets", "\"class\"") TN_FACT("metrics", "[\"accuracy\"]")

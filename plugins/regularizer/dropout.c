@@ -71,19 +71,44 @@ static void dropout_forward(const tn_layer_call *call)
                  (uint8_t *)call->saved->data + call->lo);
 }
 
-static void dropout_backward(const tn_layer_call *call)
+/* The mask that forward left, on whole tensors. `from` NULL: zeros. */
+static void dropout_apply(const tn_layer_call *call, const tn_real *from, tn_real *to)
 {
-    if (!tn_wants_dx(call))
+    if (!from) {
+        memset(to + call->lo, 0, (size_t)call->n * sizeof *to);
         return;
-    const tn_real *dy = tn_reals(call->dy) + call->lo;
-    tn_real *dx = tn_reals(call->dx) + call->lo;
-    if (!dropout_plain(call, dy, dx))
-        dropout_mask(call->n, (tn_real)(1 / (1 - dropout_p(call))), (const uint8_t *)call->saved->data + call->lo, dy,
-                     dx);
+    }
+    if (!dropout_plain(call, from + call->lo, to + call->lo))
+        dropout_mask(call->n, (tn_real)(1 / (1 - dropout_p(call))), (const uint8_t *)call->saved->data + call->lo,
+                     from + call->lo, to + call->lo);
 }
 
-static const tn_layer dropout_table = {
-    .struct_size = sizeof(tn_layer), .infer = dropout_infer, .forward = dropout_forward, .backward = dropout_backward};
+static void dropout_backward(const tn_layer_call *call)
+{
+    if (tn_wants_dx(call))
+        dropout_apply(call, tn_reals(call->dy), tn_reals(call->dx));
+}
+
+/* A linear map: its derivative along a direction is itself. */
+static void dropout_tangent_forward(const tn_tangent_call *along)
+{
+    dropout_apply(along->call, tn_reals(along->x), tn_reals(along->y));
+}
+
+static void dropout_tangent_backward(const tn_tangent_call *along)
+{
+    if (tn_reals(along->dx))
+        dropout_apply(along->call, tn_reals(along->dy), tn_reals(along->dx));
+}
+
+static const tn_layer_tangents dropout_tangents = {sizeof(tn_layer_tangents), 0, dropout_tangent_forward,
+                                                   dropout_tangent_backward};
+
+static const tn_layer dropout_table = {.struct_size = sizeof(tn_layer),
+                                       .infer = dropout_infer,
+                                       .forward = dropout_forward,
+                                       .backward = dropout_backward,
+                                       .tangents = &dropout_tangents};
 
 TN_COMPONENT(dropout, "regularizer", TN_LAYER, TN_REAL, HYPER, "inverted dropout",
              TN_AXIS("elements") TN_KEEPS("none") TN_IN_PLACE(true) TN_FORMULA("y = x bernoulli(1 - p) / (1 - p)"),

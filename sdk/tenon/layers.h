@@ -12,6 +12,8 @@
  *   TN_PLUGIN("org.example.leaky", "1.0.0", "Apache-2.0", leaky)
  *
  * INPUT: the gradient is computed from x. OUTPUT: from y. Works in place where what it keeps allows it.
+ * TN_ELEMENT_LAYER_TANGENTS also offers tangents (tangent.h), and takes one function more: the second derivative by x
+ * times dy,  TN_BOTH tn_real leaky_second(leaky h, tn_real x, tn_real dy) { return 0; }
  *
  * All functions here depend on their arguments only and may be called by any thread.
  */
@@ -21,6 +23,7 @@
 #include <tenon/layer.h>
 #include <tenon/optimizer.h>
 #include <tenon/sdk.h>
+#include <tenon/tangent.h>
 #include <tenon/vecmath.h>
 
 /* ---- facts: see layer.h ---- */
@@ -134,12 +137,34 @@ static inline TN_UNUSED int32_t tn_element_infer(const char *layer, const tn_ten
     return status ? status : tn_plan_like(planner, x);
 }
 
+/* As above, with what derivatives along a direction read: what is kept, x~, dy and dy~. */
+typedef void tn_tangent_loop(const void *hyper, int64_t n, const tn_real *kept, const tn_real *x, const tn_real *dy,
+                             const tn_real *dy_along, tn_real *out);
+
+static inline TN_UNUSED void tn_tangent_apply(tn_tangent_loop *loop, const void *hyper, int64_t n, const tn_real *kept,
+                                              const tn_real *x, const tn_real *dy, const tn_real *dy_along,
+                                              tn_real *out)
+{
+    int64_t whole = n & -TN_LANES;
+    size_t rest = (size_t)(n - whole) * sizeof *out;
+    loop(hyper, whole, kept, x, dy, dy_along, out);
+    if (rest) {
+        tn_real block[5][TN_LANES] = {{0}};
+        memcpy(block[0], kept + whole, rest);
+        memcpy(block[1], x + whole, rest);
+        memcpy(block[2], dy + whole, rest);
+        memcpy(block[3], dy_along + whole, rest);
+        loop(hyper, TN_LANES, block[0], block[1], block[2], block[3], block[4]);
+        memcpy(out + whole, block[4], rest);
+    }
+}
+
 #define TN_KEPT_INPUT(call)  (call)->x
 #define TN_KEPT_OUTPUT(call) (call)->y
 #define TN_KEPT_INPUT_FACT   TN_KEEPS("input")
 #define TN_KEPT_OUTPUT_FACT  TN_KEEPS("output")
 
-#define TN_ELEMENT_LAYER(name, kind, HYPER, kept, summary, facts)                                                      \
+#define TN_ELEMENT_CALLS_(name, text, kept)                                                                            \
     TN_CLONES static void name##_forward_loop(const void *hyper, int64_t n, const tn_real *x, const tn_real *unused,   \
                                               tn_real *y)                                                              \
     {                                                                                                                  \
@@ -163,7 +188,7 @@ static inline TN_UNUSED int32_t tn_element_infer(const char *layer, const tn_ten
                                 const tn_layer_planner *planner, tn_error *err)                                        \
     {                                                                                                                  \
         (void)hyper;                                                                                                   \
-        return tn_element_infer(#name, x, inputs, planner, err);                                                       \
+        return tn_element_infer(text, x, inputs, planner, err);                                                        \
     }                                                                                                                  \
     static void name##_forward(const tn_layer_call *call)                                                              \
     {                                                                                                                  \
@@ -175,10 +200,62 @@ static inline TN_UNUSED int32_t tn_element_infer(const char *layer, const tn_ten
         if (tn_wants_dx(call))                                                                                         \
             tn_element_apply(name##_backward_loop, call->hyper, call->n, tn_reals(TN_KEPT_##kept(call)) + call->lo,    \
                              tn_reals(call->dy) + call->lo, tn_reals(call->dx) + call->lo);                            \
-    }                                                                                                                  \
-    static const tn_layer name##_table = {sizeof(tn_layer), 0,    name##_infer, name##_forward,                        \
-                                          name##_backward,  NULL, NULL,         NULL};                                 \
+    }
+
+#define TN_ELEMENT_RECORD_(type, name, kind, HYPER, kept, summary, facts, tangents_)                                   \
+    static const tn_layer type##_table = {sizeof(tn_layer), 0,    type##_infer, type##_forward,                        \
+                                          type##_backward,  NULL, NULL,         tangents_};                            \
     TN_COMPONENT(name, kind, TN_LAYER, TN_REAL, HYPER, summary,                                                        \
-                 TN_AXIS("elements") TN_IN_PLACE(true) TN_KEPT_##kept##_FACT facts, name##_table);
+                 TN_AXIS("elements") TN_IN_PLACE(true) TN_KEPT_##kept##_FACT facts, type##_table);
+
+/* y~ = f' x~,  dx~ = f' dy~ + f'' x~ dy */
+#define TN_ELEMENT_TANGENTS_(name, kept)                                                                               \
+    TN_CLONES static void name##_tangent_loop(const void *hyper, int64_t n, const tn_real *kept_, const tn_real *x,    \
+                                              const tn_real *dy, const tn_real *dy_along, tn_real *dx)                 \
+    {                                                                                                                  \
+        const name h = *(const name *)hyper;                                                                           \
+        n &= -TN_LANES;                                                                                                \
+        TN_INDEPENDENT                                                                                                 \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            dx[i] = name##_gradient(h, kept_[i], dy_along[i]) + name##_second(h, kept_[i], x[i] * dy[i]);              \
+    }                                                                                                                  \
+    static void name##_tangent_forward(const tn_tangent_call *along)                                                   \
+    {                                                                                                                  \
+        const tn_layer_call *call = along->call;                                                                       \
+        const tn_real *x = tn_reals(along->x);                                                                         \
+        tn_real *y = tn_reals(along->y) + call->lo;                                                                    \
+        if (x)                                                                                                         \
+            tn_element_apply(name##_backward_loop, call->hyper, call->n, tn_reals(TN_KEPT_##kept(call)) + call->lo,    \
+                             x + call->lo, y);                                                                         \
+        else                                                                                                           \
+            memset(y, 0, (size_t)call->n * sizeof *y);                                                                 \
+    }                                                                                                                  \
+    static void name##_tangent_backward(const tn_tangent_call *along)                                                  \
+    {                                                                                                                  \
+        const tn_layer_call *call = along->call;                                                                       \
+        const tn_real *kept_ = tn_reals(TN_KEPT_##kept(call)) + call->lo, *x = tn_reals(along->x);                     \
+        const tn_real *dy = tn_reals(call->dy) + call->lo, *dy_along = tn_reals(along->dy) + call->lo;                 \
+        tn_real *dx = tn_reals(along->dx);                                                                             \
+        if (dx && x)                                                                                                   \
+            tn_tangent_apply(name##_tangent_loop, call->hyper, call->n, kept_, x + call->lo, dy, dy_along,             \
+                             dx + call->lo);                                                                           \
+        else if (dx)                                                                                                   \
+            tn_element_apply(name##_backward_loop, call->hyper, call->n, kept_, dy_along, dx + call->lo);              \
+    }                                                                                                                  \
+    static const tn_layer_tangents name##_tangents = {sizeof(tn_layer_tangents), 0, name##_tangent_forward,            \
+                                                      name##_tangent_backward};
+
+#define TN_ELEMENT_LAYER(name, kind, HYPER, kept, summary, facts)                                                      \
+    TN_ELEMENT_CALLS_(name, #name, kept)                                                                               \
+    TN_ELEMENT_RECORD_(name, name, kind, HYPER, kept, summary, facts, NULL)
+
+/* The type and its functions have another name than the component, which is one of libm. */
+#define TN_ELEMENT_LAYER_AS(type, name, kind, HYPER, kept, summary, facts)                                             \
+    TN_ELEMENT_CALLS_(type, #name, kept)                                                                               \
+    TN_ELEMENT_TANGENTS_(type, kept)                                                                                   \
+    TN_ELEMENT_RECORD_(type, name, kind, HYPER, kept, summary, facts, &type##_tangents)
+
+#define TN_ELEMENT_LAYER_TANGENTS(name, kind, HYPER, kept, summary, facts)                                             \
+    TN_ELEMENT_LAYER_AS(name, name, kind, HYPER, kept, summary, facts)
 
 #endif

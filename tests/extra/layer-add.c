@@ -2,8 +2,8 @@
  *
  * For tests of the graph: y = x0 + x1, a layer of two inputs.
  */
-#include <tenon/layer.h>
 #include <tenon/sdk.h>
+#include <tenon/tangent.h>
 
 TN_DECLARE(add, TN_NO_HYPER)
 
@@ -32,8 +32,29 @@ static void add_backward(const tn_layer_call *call)
             memcpy((tn_real *)call->dx[k].data + call->lo, dy + call->lo, (size_t)call->n * sizeof *dy);
 }
 
-static const tn_layer add_table = {
-    .struct_size = sizeof(tn_layer), .infer = add_infer, .forward = add_forward, .backward = add_backward};
+static void add_tangent_forward(const tn_tangent_call *along)
+{
+    const tn_real *a = (const tn_real *)along->x[0].data, *b = (const tn_real *)along->x[1].data;
+    tn_real *y = (tn_real *)along->y->data;
+    for (int64_t i = along->call->lo; i < along->call->lo + along->call->n; i++)
+        y[i] = (a ? a[i] : 0) + (b ? b[i] : 0);
+}
+
+static void add_tangent_backward(const tn_tangent_call *along)
+{
+    tn_layer_call call = *along->call;
+    call.dy = along->dy;
+    call.dx = along->dx;
+    add_backward(&call);
+}
+
+static const tn_layer_tangents add_tangents = {sizeof(tn_layer_tangents), 0, add_tangent_forward, add_tangent_backward};
+
+static const tn_layer add_table = {.struct_size = sizeof(tn_layer),
+                                   .infer = add_infer,
+                                   .forward = add_forward,
+                                   .backward = add_backward,
+                                   .tangents = &add_tangents};
 TN_COMPONENT(add, "layer", TN_LAYER, TN_REAL, TN_NO_HYPER, "Sum of two inputs",
              TN_FACT("axis", "\"elements\"") TN_FACT("keeps", "\"none\""), add_table);
 TN_PLUGIN("org.tenon.test.add", "0.1.0", "Apache-2.0", add)
