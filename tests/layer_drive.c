@@ -303,13 +303,18 @@ static void prepare(drive *d, uint32_t flags, int64_t extent, execution *e)
     e->call.pieces = e->total ? (int32_t)((e->total + e->extent - 1) / e->extent) : 1;
 }
 
-static void run_piece(drive *d, execution *e, int32_t piece, void (*function)(const tn_layer_call *))
+static void set_piece(drive *d, execution *e, int32_t piece)
 {
     e->call.piece = piece;
     e->call.lo = piece * e->extent;
     e->call.n = e->total - e->call.lo < e->extent ? e->total - e->call.lo : e->extent;
     if (d->workspace.block)
         spoil(&d->workspace);
+}
+
+static void run_piece(drive *d, execution *e, int32_t piece, void (*function)(const tn_layer_call *))
+{
+    set_piece(d, e, piece);
     function(&e->call);
 }
 
@@ -430,5 +435,125 @@ void drive_backward(drive *d, uint32_t flags, int64_t extent, int in_place)
     check_same(&d->y, y, "y");
     check_same(&d->dy, dy, "dy");
     check_same(&d->parameter[0], parameter, "a parameter");
+    drive_check_guards(d);
+}
+
+/* ---- derivatives along a direction ---- */
+
+static void make_random(drive_tensor *t, const drive_tensor *like, uint64_t key)
+{
+    drive_make(t, like->view.dtype, like->view.ndim, like->shape);
+    drive_randomise(t, key, -1, 1);
+}
+
+void drive_along_create(const drive *d, drive_along *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    for (int32_t i = 0; i < d->inputs; i++) {
+        make_random(&ret->x[i], &d->x[i], 201 + (uint64_t)i);
+        make_random(&ret->dx[i], &d->x[i], 0);
+    }
+    for (int32_t i = 0; i < d->parameters; i++) {
+        make_random(&ret->parameter[i], &d->parameter[i], 211 + (uint64_t)i);
+        make_random(&ret->gradient[i], &d->parameter[i], 0);
+    }
+    make_random(&ret->y, &d->y, 0);
+    make_random(&ret->dy, &d->y, 221);
+}
+
+static void each_along(drive_along *a, void (*visit)(drive_tensor *t, const char *what))
+{
+    for (int i = 0; i < DRIVE_PORTS; i++) {
+        visit(&a->x[i], "x~");
+        visit(&a->dx[i], "dx~");
+        visit(&a->parameter[i], "the direction");
+        visit(&a->gradient[i], "a gradient~");
+    }
+    visit(&a->y, "y~");
+    visit(&a->dy, "dy~");
+}
+
+void drive_along_free(drive_along *a) { each_along(a, free_one); }
+
+typedef struct {
+    execution e;
+    tn_tensor x[DRIVE_PORTS], dx[DRIVE_PORTS], parameter[DRIVE_PORTS], gradient[DRIVE_PORTS];
+    tn_tangent_call along;
+} tangent_execution;
+
+static void prepare_tangent(drive *d, drive_along *a, uint32_t flags, int64_t extent, int zero_x, tangent_execution *t)
+{
+    prepare(d, flags, extent, &t->e);
+    for (int i = 0; i < DRIVE_PORTS; i++) {
+        t->x[i] = a->x[i].view;
+        t->x[i].data = zero_x ? NULL : t->x[i].data;
+        t->dx[i] = a->dx[i].view;
+        t->dx[i].data = flags & TN_WANT_DX ? t->dx[i].data : NULL;
+        t->parameter[i] = a->parameter[i].view;
+        t->gradient[i] = a->gradient[i].view;
+        t->e.dx[i].data = t->e.gradient[i].data = NULL;
+    }
+    t->along = (tn_tangent_call){.struct_size = sizeof t->along,
+                                 .call = &t->e.call,
+                                 .x = t->x,
+                                 .parameter = t->parameter,
+                                 .y = &a->y.view,
+                                 .gradient = t->gradient};
+}
+
+void drive_tangent_forward(drive *d, drive_along *a, uint32_t flags, int64_t extent, int zero_x)
+{
+    tangent_execution t;
+    prepare_tangent(d, a, flags, extent, zero_x, &t);
+    spoil(&a->y);
+    for (int32_t piece = t.e.call.pieces - 1; piece >= 0; piece--) {
+        set_piece(d, &t.e, piece);
+        d->layer->tangents->forward(&t.along);
+    }
+    each_along(a, check_one);
+    drive_check_guards(d);
+}
+
+/* Rows axis: a piece's partials, which are then added up. */
+static void tangent_partials(drive *d, drive_along *a, tangent_execution *t, int32_t piece, int accumulate)
+{
+    drive_tensor partial[DRIVE_PORTS] = {0};
+    for (int32_t i = 0; i < d->parameters; i++) {
+        drive_make(&partial[i], real_dtype(d), a->gradient[i].view.ndim, a->gradient[i].shape);
+        t->gradient[i] = partial[i].view;
+    }
+    set_piece(d, &t->e, piece);
+    d->layer->tangents->backward(&t->along);
+    for (int32_t i = 0; i < d->parameters; i++) {
+        for (int64_t j = 0; j < drive_elements(&partial[i]); j++)
+            drive_set(&a->gradient[i], j, (accumulate ? drive_get(&a->gradient[i], j) : 0) + drive_get(&partial[i], j));
+        drive_check_guard(&partial[i], "a partial gradient~");
+        drive_unmake(&partial[i]);
+    }
+}
+
+void drive_tangent_backward(drive *d, drive_along *a, uint32_t flags, int64_t extent, int zero_x)
+{
+    tangent_execution t;
+    int rows = !strcmp(drive_axis(d), "rows"), accumulate = (flags & TN_ACCUMULATE) != 0;
+    prepare_tangent(d, a, rows ? flags & ~TN_ACCUMULATE : flags, extent, zero_x, &t);
+    t.e.call.dy = &t.e.dy;
+    t.e.call.dx = t.e.dx;
+    t.e.call.gradient = t.e.gradient;
+    t.along.dy = &a->dy.view;
+    t.along.dx = t.dx;
+    for (int32_t i = 0; i < d->inputs; i++)
+        spoil(&a->dx[i]);
+    for (int32_t i = 0; i < d->parameters && !accumulate; i++)
+        spoil(&a->gradient[i]);
+    for (int32_t piece = t.e.call.pieces - 1; piece >= 0; piece--) {
+        if (rows) {
+            tangent_partials(d, a, &t, piece, accumulate || piece < t.e.call.pieces - 1);
+            continue;
+        }
+        set_piece(d, &t.e, piece);
+        d->layer->tangents->backward(&t.along);
+    }
+    each_along(a, check_one);
     drive_check_guards(d);
 }

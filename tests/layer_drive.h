@@ -7,7 +7,7 @@
 #ifndef TENON_TESTS_LAYER_DRIVE_H
 #define TENON_TESTS_LAYER_DRIVE_H
 
-#include <tenon/layer.h>
+#include <tenon/tangent.h>
 
 #include "host/plugin/info.h"
 
@@ -53,6 +53,19 @@ void drive_forward(drive *d, uint32_t flags, int64_t extent, int in_place);
 /* As above. dx is NaN before where TN_WANT_DX is set and lent as NULL where not; gradients without TN_ACCUMULATE are
  * NaN before. What is not kept is lent as NULL. `in_place`: dx is dy, which is lost. */
 void drive_backward(drive *d, uint32_t flags, int64_t extent, int in_place);
+
+/* Derivatives along a direction (tangent.h). x, parameter and dy are the direction, which the caller may change. */
+typedef struct drive_along {
+    drive_tensor x[DRIVE_PORTS], dx[DRIVE_PORTS], parameter[DRIVE_PORTS], gradient[DRIVE_PORTS], y, dy;
+} drive_along;
+
+/* A random direction for a drive. The caller frees it with drive_along_free. */
+void drive_along_create(const drive *d, drive_along *ret);
+void drive_along_free(drive_along *a);
+/* After drive_forward: y~, NaN before. `zero_x`: x~ is lent as NULL. After that backward: dx~ and the gradients~, as
+ * drive_backward does dx and gradients, x and y lent with data. */
+void drive_tangent_forward(drive *d, drive_along *a, uint32_t flags, int64_t extent, int zero_x);
+void drive_tangent_backward(drive *d, drive_along *a, uint32_t flags, int64_t extent, int zero_x);
 
 /* One call over everything without any care, for timing. */
 void drive_run(drive *d, uint32_t flags, int backward);
