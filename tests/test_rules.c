@@ -45,7 +45,9 @@ START_TEST(every_rule_has_a_vector)
             continue;
         ck_assert_int_eq(tn_registry_info(registry, entry, &info, NULL), TN_OK);
         const char *stage = json_string_value(json_object_get(info->facts, "stage"));
-        int32_t found = strcmp(stage, "rule") != 0;
+        const char *grain = json_string_value(json_object_get(info->facts, "grain"));
+        int32_t whole = grain && (strcmp(grain, "matrix") == 0 || strcmp(grain, "layer") == 0);
+        int32_t found = whole || strcmp(stage, "rule") != 0;
         rules += !found;
         for (size_t j = 0; j < vector_count(); j++)
             found |= strcmp(json_string_value(json_object_get(vector_at(j), "component")), entry->name) == 0;
