@@ -28,6 +28,7 @@ typedef struct world {
     size_t link_count;
     int32_t check_finite;
     uint64_t seed;
+    const tn_signals *signals; /* NULL: none */
     tn_chain *chain;
     tn_step_result result;
     tn_error err;
@@ -184,8 +185,15 @@ static inline int32_t world_try_link(world *w, const char *name, ...)
 static inline int32_t world_try_chain(world *w)
 {
     static const tn_services services = {.struct_size = sizeof(tn_services)};
-    const tn_chain_options options = {w->registry, w->links,  w->link_count, &w->parameters,
-                                      w->pool,     &services, w->seed,       w->check_finite};
+    const tn_chain_options options = {.registry = w->registry,
+                                      .links = w->links,
+                                      .link_count = w->link_count,
+                                      .parameters = &w->parameters,
+                                      .pool = w->pool,
+                                      .services = &services,
+                                      .seed = w->seed,
+                                      .check_finite = w->check_finite,
+                                      .signals = w->signals};
     return tn_chain_create(&options, &w->chain, &w->err);
 }
 
@@ -249,7 +257,7 @@ static inline uint64_t world_hash(const world *w)
     for (size_t j = 0; j < tn_chain_slot_count(w->chain); j++) {
         tn_chain_slot slot;
         tn_chain_slot_at(w->chain, j, &slot);
-        hash = world_hash_bytes(hash, slot.data, (size_t)slot.elements * real);
+        hash = world_hash_bytes(hash, slot.data, (size_t)slot.bytes);
     }
     hash = world_hash_bytes(hash, tn_chain_clocks(w->chain), (size_t)w->parameters.count * sizeof(int64_t));
     return world_hash_bytes(hash, tn_chain_update(w->chain), sizeof(int64_t));

@@ -16,25 +16,9 @@ typedef struct {
     double scale;
 } clip_norm_constants;
 
-#define LANES 16 /* named, so the order of the additions is the same for any vector width */
-
-TN_CLONES static double clip_norm_squares(const tn_real *__restrict g, int64_t n, double scale)
+TN_CLONES static double clip_norm_squares(const tn_real *__restrict x, int64_t n, double scale)
 {
-    double lane[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            double x = scale * (double)g[i + j];
-            lane[j] += x * x;
-        }
-    for (int j = 0; i + j < n; j++) {
-        double x = scale * (double)g[i + j];
-        lane[j] += x * x;
-    }
-    for (int half = LANES / 2; half; half /= 2)
-        for (int j = 0; j < half; j++)
-            lane[j] += lane[j + half];
-    return lane[0];
+    return tn_squares(x, n, scale);
 }
 
 static void clip_norm_partial(const tn_piece *piece, const tn_partial *out)

@@ -12,6 +12,12 @@
  *   TN_PLUGIN("org.example.lion", "1.0.0", "Apache-2.0", lion)
  *
  * S(name, shape, init, flags, doc): see tn_slot in optimizer.h; the flag `signed` says nothing special.
+ *
+ * Any other link is a tn_optimizer filled by hand, with TN_LINK. For those:
+ *   TN_ROUND("model", 1)                                     one round of scalars, or several, or with rows and
+ * columns: TN_ROUNDS(TN_SUMS("tensor", 1, 1, 1) TN_SUMS("tensor", 1, 0, 0)) SLOTS(TN_SLOT_RECORD) slot_NAME for each
+ * row, to be handed to a planner for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);) the parts of a piece that lie
+ * in one row each tn_squares                                               the sum of squares for a norm
  */
 #ifndef TENON_RULE_H
 #define TENON_RULE_H
@@ -36,14 +42,106 @@ static inline TN_UNUSED cudaStream_t tn_cuda_stream(const tn_context *context)
 #define TN_SLOT_TEXT(name, shape, init, flags, doc)                                                                    \
     "{\"name\":\"" #name "\",\"shape\":\"" #shape "\",\"init\":\"" #init "\",\"flags\":\"" #flags "\",\"doc\":\"" doc  \
     "\"},"
+#define TN_SLOT_RECORD(name, shape, init, flags, doc)                                                                  \
+    static const tn_slot slot_##name TN_UNUSED = {sizeof(tn_slot), 0, #name, #shape, #init, #flags, NULL};
 #define TN_NO_SLOTS(S)
 
 #define TN_STAGE(text)           ",\"stage\":" #text
 #define TN_GRAIN(text)           ",\"grain\":" #text
 #define TN_ROUND(scope, scalars) ",\"rounds\":[{\"scope\":" #scope ",\"scalars\":" #scalars "}]"
-#define TN_REPORTS(...)          ",\"reports\":[" #__VA_ARGS__ "]"
-#define TN_VIEW(slot)            ",\"view\":\"" #slot "\""
-#define TN_SLOTS_FACT(SLOTS)     ",\"slots\":[" SLOTS(TN_SLOT_TEXT) "null]"
+#define TN_SUMS(scope, scalars, rows, columns)                                                                         \
+    "{\"scope\":" #scope ",\"scalars\":" #scalars ",\"rows\":" #rows ",\"columns\":" #columns "},"
+#define TN_ROUNDS(sums)      ",\"rounds\":[" sums "null]"
+#define TN_SIGNALS(...)      ",\"signals\":[" #__VA_ARGS__ "]"
+#define TN_REPORTS(...)      ",\"reports\":[" #__VA_ARGS__ "]"
+#define TN_VIEW(slot)        ",\"view\":\"" #slot "\""
+#define TN_SLOTS_FACT(SLOTS) ",\"slots\":[" SLOTS(TN_SLOT_TEXT) "null]"
+
+/* ---- shapes and sums, for links filled by hand ---- */
+
+static inline TN_UNUSED int64_t tn_elements(const tn_parameter *parameter)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < parameter->ndim; i++)
+        n *= parameter->shape[i];
+    return n;
+}
+
+/* 1 if the parameter has a matrix view: shape[0] rows of tn_columns. */
+static inline TN_UNUSED int tn_is_matrix(const tn_parameter *parameter) { return parameter->ndim >= 2; }
+
+static inline TN_UNUSED int64_t tn_columns(const tn_parameter *parameter)
+{
+    int64_t n = 1;
+    for (int32_t i = 1; i < parameter->ndim; i++)
+        n *= parameter->shape[i];
+    return n;
+}
+
+/* How many of a piece's elements are the tensor's: `update` may be handed padding behind them. */
+static inline TN_UNUSED int64_t tn_piece_elements(const tn_piece *piece)
+{
+    int64_t left = tn_elements(piece->parameter) - piece->lo;
+    return piece->n < left ? piece->n : left;
+}
+
+/* The part of a piece that lies in one row of the matrix view; padding is left out. */
+typedef struct tn_row_run {
+    int64_t row, column; /* of its first element */
+    int64_t at, n;       /* elements at .. at + n of the piece's arrays */
+    int64_t lo, end, columns;
+} tn_row_run;
+
+static inline TN_UNUSED tn_row_run tn_rows_of(const tn_piece *piece)
+{
+    tn_row_run run = {0, 0, 0, 0, piece->lo, tn_piece_elements(piece), tn_columns(piece->parameter)};
+    return run;
+}
+
+/* Goes to the first or next row; 0 behind the last. */
+static inline TN_UNUSED int tn_next_row(tn_row_run *run)
+{
+    run->at += run->n;
+    if (run->at >= run->end)
+        return 0;
+    run->row = (run->lo + run->at) / run->columns;
+    run->column = (run->lo + run->at) % run->columns;
+    run->n = run->columns - run->column;
+    if (run->n > run->end - run->at)
+        run->n = run->end - run->at;
+    return 1;
+}
+
+#define TN_LANES 16 /* named, so the order of the additions is the same for any vector width */
+
+static inline TN_UNUSED double tn_add_lanes(double *lane)
+{
+    for (int half = TN_LANES / 2; half; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    return lane[0];
+}
+
+/* The sum of (scale * x[i])^2. f32 can not overflow; f64 beyond 1e154 does. To be called from a function with
+ * TN_CLONES.
+ */
+static inline TN_UNUSED double tn_squares(const tn_real *__restrict x, int64_t n, double scale)
+{
+    double lane[TN_LANES] = {0};
+    int64_t i = 0;
+    for (; i + TN_LANES <= n; i += TN_LANES)
+        for (int j = 0; j < TN_LANES; j++) {
+            double y = scale * (double)x[i + j];
+            lane[j] += y * y;
+        }
+    for (int j = 0; i + j < n; j++) {
+        double y = scale * (double)x[i + j];
+        lane[j] += y * y;
+    }
+    return tn_add_lanes(lane);
+}
+
+/* ---- rules ---- */
 
 #define TN_DECLARE_RULE(name, HYPER, SLOTS)                                                                            \
     TN_DECLARE(name, HYPER)                                                                                            \

@@ -5,12 +5,17 @@
 An input is p0 and the gradient of each step, to be repeated over a parameter of any size. A vector says which
 component with which settings (text, as in an experiment) takes an input through p, one list a step. Before it is
 written, each is compared with update-rules.json, where that has the rule, and with torch in f64, where it is installed.
+
+A chain is a list of links over parameters of all of `shapes` at once, each filled with the input's p0; the gradient at
+step t and parameters p is the input's g[t] + curvature * p. Its p is one list a step and shape, of the elements `at`.
 Run: python3 rules.py > rules.json
 """
 import json
 import math
 import os
 import sys
+
+import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -75,6 +80,255 @@ VECTORS = [
     ("lamb", {"lr": "0.1"}, "lamb"),
     ("lamb", {"lr": "0.02", "beta1": "0.8", "beta2": "0.9", "eps": "1e-2", "weight_decay": "0"}, None),
 ]
+
+# ---- chains: links over parameters of several shapes, numpy arrays in f64 ----
+#
+# A link is made from its settings. What it is called with is a list with one entry a parameter, and so is what it
+# gives back: source(p, g) -> how far from p the gradient is taken again; gradient(g) -> g; rule(p, g, t) -> (the step
+# d to be added, what the parameter keeps); update(d, g) -> d; write(p, d, keep) -> p.
+
+SHAPES = [[0], [], [1], [7], [3, 5], [64, 128], [2, 3], [31], [2, 3, 4]]
+STEPS = 5
+
+
+class Link:
+    """Settings as attributes."""
+
+    defaults = {}
+
+    def __init__(self, **settings):
+        self.__dict__.update({**self.defaults, **settings})
+
+
+class Sgd(Link):
+    def rule(self, p, g, t):
+        return [-self.lr * x for x in g], 1.0
+
+
+class Adamw(Link):
+    defaults = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
+
+    def rule(self, p, g, t):
+        if t == 1:
+            self.m, self.v = [np.zeros_like(x) for x in p], [np.zeros_like(x) for x in p]
+        self.m = [self.beta1 * m + (1 - self.beta1) * x for m, x in zip(self.m, g)]
+        self.v = [self.beta2 * v + (1 - self.beta2) * x * x for v, x in zip(self.v, g)]
+        d = [-self.lr * (m / (1 - self.beta1**t)) / (np.sqrt(v / (1 - self.beta2**t)) + self.eps)
+             for m, v in zip(self.m, self.v)]
+        return d, 1 - self.lr * self.weight_decay
+
+
+class Lion(Link):
+    """arXiv:2302.06675 Algorithm 2."""
+
+    defaults = {"beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0}
+
+    def rule(self, p, g, t):
+        if t == 1:
+            self.m = [np.zeros_like(x) for x in p]
+        d = [-self.lr * np.sign(self.beta1 * m + (1 - self.beta1) * x) for m, x in zip(self.m, g)]
+        self.m = [self.beta2 * m + (1 - self.beta2) * x for m, x in zip(self.m, g)]
+        return d, 1 - self.lr * self.weight_decay
+
+
+class Adafactor(Link):
+    """arXiv:1804.04235 Algorithms 4 and 5: R and C are sums over rows and columns, V = R C / (1' R)."""
+
+    defaults = {"decay": 0.8, "clip": 1.0, "beta1": 0.0, "eps1": 1e-30, "eps2": 1e-3, "weight_decay": 0.0,
+                "relative_step": False, "scale_parameter": False}
+
+    def rule(self, p, g, t):
+        if t == 1:
+            self.state = [{} for _ in p]
+        rho = min(self.lr, 1 / math.sqrt(t)) if self.relative_step else self.lr
+        return [self.one(x, y, s, t, rho) for x, y, s in zip(p, g, self.state)], 1 - rho * self.weight_decay
+
+    def one(self, x, g, state, t, rho):
+        if g.size == 0:
+            return np.zeros_like(x)
+        beta2 = 1 - t**-self.decay
+        squares = g * g + self.eps1
+        if g.ndim >= 2:
+            squares = squares.reshape(g.shape[0], -1)
+            state["R"] = beta2 * state.get("R", 0) + (1 - beta2) * squares.sum(axis=1)
+            state["C"] = beta2 * state.get("C", 0) + (1 - beta2) * squares.sum(axis=0)
+            v = (np.outer(state["R"], state["C"]) / state["R"].sum()).reshape(g.shape)
+        else:
+            v = state["v"] = beta2 * state.get("v", 0) + (1 - beta2) * squares
+        u = g / np.sqrt(v)
+        u = u / max(1.0, math.sqrt(np.mean(u * u)) / self.clip)
+        alpha = rho * (max(self.eps2, math.sqrt(np.mean(x * x))) if self.scale_parameter else 1.0)
+        if self.beta1 == 0:
+            return -alpha * u
+        state["m"] = self.beta1 * state.get("m", 0) + (1 - self.beta1) * alpha * u
+        return -state["m"]
+
+
+def norm_of(arrays):
+    return math.sqrt(math.fsum(float(x) ** 2 for a in arrays for x in a.flat))
+
+
+class ClipNorm(Link):
+    def gradient(self, g):
+        norm = norm_of(g)
+        return [x * (self.max_norm / (norm + 1e-6) if norm > self.max_norm else 1.0) for x in g]
+
+
+class ClipPercentile(Link):
+    """arXiv:2007.14469: this step's norm joins the others before the percentile is taken."""
+
+    defaults = {"percentile": 10.0, "window": 1000, "warmup": 0}
+    norms = ()
+
+    def gradient(self, g):
+        norm = norm_of(g)
+        self.norms = (*self.norms, norm)
+        threshold = float(np.percentile(self.norms[-int(self.window):], self.percentile))
+        clipped = norm > threshold and len(self.norms) > self.warmup
+        return [x * (threshold / (norm + 1e-6) if clipped else 1.0) for x in g]
+
+
+class Centralize(Link):
+    """arXiv:2004.01461 equation 1: the mean over all axes but that of the outputs."""
+
+    def gradient(self, g):
+        return [x - x.mean(axis=tuple(range(1, x.ndim)), keepdims=True) if x.ndim >= 2 else x for x in g]
+
+
+class Cautious(Link):
+    """arXiv:2411.16085 Algorithm 1 for a step -d: masked where d and the gradient agree in sign."""
+
+    defaults = {"least": 1e-3}
+
+    def update(self, d, g):
+        masks = [(-a * b > 0).astype(float) for a, b in zip(d, g)]
+        return [a * m / max(m.mean(), self.least) if m.size else a for a, m in zip(d, masks)]
+
+
+class KlClip(Link):
+    """Ba, Grosse and Martens, ICLR 2017, as its common ports have it: d^T F d = -lr d^T g is kept below kappa."""
+
+    defaults = {"kappa": 1e-3, "lr": 1.0}
+
+    def update(self, d, g):
+        size = -self.lr * math.fsum(float(x) for a, b in zip(d, g) for x in (a * b).flat)
+        return [a * (math.sqrt(self.kappa / size) if size > self.kappa else 1.0) for a in d]
+
+
+class Sam(Link):
+    """arXiv:2010.01412 equation 2 and, adaptive, arXiv:2102.11600."""
+
+    defaults = {"rho": 0.05, "adaptive": False, "eta": 0.01}
+
+    def source(self, p, g):
+        t = [np.abs(x) + self.eta if self.adaptive else np.ones_like(x) for x in p]
+        norm = norm_of([a * b for a, b in zip(t, g)])
+        return [self.rho * a * a * b / norm for a, b in zip(t, g)]
+
+
+class ScheduleFree(Link):
+    """arXiv:2405.15682 equations 6 to 8 without warm-up: steps weigh the same."""
+
+    defaults = {"beta": 0.9}
+    t = 0
+
+    def write(self, p, d, keep):
+        if self.t == 0:
+            self.z, self.x = p, p
+        self.t += 1
+        self.z = [z + b - (1 - keep) * a for z, a, b in zip(self.z, p, d)]
+        self.x = [x + (z - x) / self.t for x, z in zip(self.x, self.z)]
+        return [(1 - self.beta) * z + self.beta * x for z, x in zip(self.z, self.x)]
+
+
+LINKS = {"sgd": Sgd, "adamw": Adamw, "lion": Lion, "adafactor": Adafactor, "clip-norm": ClipNorm,
+         "clip-percentile": ClipPercentile, "centralize": Centralize, "cautious": Cautious, "kl-clip": KlClip, "sam": Sam,
+         "schedule-free": ScheduleFree}
+
+# Settings are text, as in an experiment. With a curvature the gradient depends on the parameters.
+CHAINS = [
+    ([("lion", {"lr": "0.02"})], 0),
+    ([("lion", {"lr": "0.02", "beta1": "0.5", "beta2": "0.8", "weight_decay": "0.3"})], 0),
+    ([("adafactor", {"lr": "0.02"})], 0),
+    ([("adafactor", {"lr": "0.9", "relative_step": "true", "scale_parameter": "true"})], 0),
+    ([("adafactor", {"lr": "0.02", "clip": "0.3", "decay": "0.5", "beta1": "0.8", "eps1": "0.01", "eps2": "9",
+                     "scale_parameter": "true", "weight_decay": "0.3"})], 0),
+    ([("clip-norm", {"max_norm": "2"}), ("sgd", {"lr": "0.1"})], 0),
+    ([("clip-percentile", {}), ("sgd", {"lr": "0.1"})], 0),
+    ([("clip-percentile", {"percentile": "40", "window": "3", "warmup": "2"}), ("sgd", {"lr": "0.1"})], 0),
+    ([("centralize", {}), ("clip-norm", {"max_norm": "2"}), ("adamw", {"lr": "0.02"})], 0),
+    ([("centralize", {}), ("adafactor", {"lr": "0.02", "scale_parameter": "true"})], 0),
+    ([("adamw", {"lr": "0.02", "beta1": "0.5", "weight_decay": "0.5"}), ("cautious", {})], 0),
+    ([("clip-percentile", {"percentile": "50"}), ("lion", {"lr": "0.02", "beta1": "0.2"}),
+      ("cautious", {"least": "0.9"})], 0),
+    ([("adamw", {"lr": "0.02", "weight_decay": "0.5"}), ("kl-clip", {"kappa": "0.5", "lr": "0.02"})], 0),
+    ([("sam", {"rho": "3"}), ("sgd", {"lr": "0.1"})], 0.5),
+    ([("sam", {"rho": "5", "adaptive": "true"}), ("clip-norm", {"max_norm": "2"}),
+      ("adamw", {"lr": "0.02"})], 0.5),
+    ([("adamw", {"lr": "0.02", "beta1": "0", "weight_decay": "0.3"}), ("schedule-free", {"beta": "0.7"})], 0),
+]
+
+
+def chain_trajectory(links, curvature, given):
+    """p after each step, a list of arrays."""
+    made = [LINKS[name](**numbers("", settings)) for name, settings in links]
+    p = [np.resize(given["p0"], shape) for shape in SHAPES]
+    for t in range(1, STEPS + 1):
+        inputs = [np.resize(given["g"][t - 1], shape) for shape in SHAPES]
+        gradient = lambda at: [a + curvature * x for a, x in zip(inputs, at)]
+        g, keep, written = gradient(p), 1.0, False
+        for link in made:
+            if hasattr(link, "source"):
+                g = gradient([a + e for a, e in zip(p, link.source(p, g))])
+            elif hasattr(link, "gradient"):
+                g = link.gradient(g)
+            elif hasattr(link, "rule"):
+                d, keep = link.rule(p, g, t)
+            elif hasattr(link, "update"):
+                d = link.update(d, g)
+            else:
+                p, written = link.write(p, d, keep), True
+        p = p if written else [keep * x + y for x, y in zip(p, d)]
+        yield p
+
+
+def torch_chain(torch, links, given):
+    """What torch has of it: clip_grad_norm_ and its own rules; None for anything else."""
+    names, settings = [name for name, _ in links], dict(links)
+    if not set(names) <= {"clip-norm", "sgd", "adamw"}:
+        return None
+    parameters = [torch.nn.Parameter(torch.tensor(np.resize(given["p0"], s), dtype=torch.float64)) for s in SHAPES]
+    kind = torch.optim.SGD if "sgd" in names else torch.optim.AdamW
+    optimizer, rows = kind(parameters, lr=float(settings[names[-1]]["lr"])), []
+    for t in range(STEPS):
+        for p in parameters:
+            p.grad = torch.tensor(np.resize(given["g"][t], tuple(p.shape)), dtype=torch.float64)
+        if "clip-norm" in names:
+            torch.nn.utils.clip_grad_norm_(parameters, float(settings["clip-norm"]["max_norm"]))
+        optimizer.step()
+        rows.append([p.detach().numpy().copy() for p in parameters])
+    return rows
+
+
+def sampled(shape):
+    """Which elements of a shape are written: all, or some of a large one, the last among them."""
+    n = int(np.prod(shape))
+    return list(range(n)) if n < 100 else sorted({*range(0, n, 331), n - 1})
+
+
+def chain_vectors(torch, given):
+    vectors = []
+    for links, curvature in CHAINS:
+        rows, what = list(chain_trajectory(links, curvature, given)), " ".join(name for name, _ in links)
+        if torch and (known := torch_chain(torch, links, given)):
+            worst = max(np.abs(a - b).max(initial=0) for x, y in zip(rows, known) for a, b in zip(x, y))
+            if worst > 1e-12:
+                sys.exit(f"{what}, torch: differs by {worst}")
+        vectors.append({"links": [{"use": name, "settings": settings} for name, settings in links], "input": "base",
+                        "curvature": curvature,
+                        "p": [[[float(a.flat[i]) for i in sampled(s)] for a, s in zip(p, SHAPES)] for p in rows]})
+    return vectors
+
 
 # The scalar probe of techniques.md: theta 1, g = (0.5, -0.25, 1), lr 0.1.
 PROBE = [
@@ -174,6 +428,8 @@ def main():
                         "whole": component in TENSOR_FORMULAS})
     print(f"compared with torch: {torch.__version__ if torch else 'not installed'}", file=sys.stderr)
     parts = [f' "inputs": {json.dumps(inputs)}']
+    parts.append(f' "shapes": {json.dumps(SHAPES)}, "at": {json.dumps([sampled(s) for s in SHAPES])}')
+    parts.append(' "chains": [\n  ' + ",\n  ".join(json.dumps(v) for v in chain_vectors(torch, inputs["base"])) + "\n ]")
     parts.append(' "vectors": [\n  ' + ",\n  ".join(json.dumps(v) for v in vectors) + "\n ]")
     print("{\n" + ",\n".join(parts) + "\n}")
 
