@@ -128,3 +128,43 @@ int32_t tn_layout_cut(const tn_parameters *parameters, int64_t stretch, tn_cut *
     *ret_count = count;
     return TN_OK;
 }
+
+void tn_layout_view(const tn_parameter *parameter, int64_t *ret_rows, int64_t *ret_columns)
+{
+    int64_t columns = 1;
+    for (int32_t j = 1; j < parameter->ndim; j++)
+        columns *= parameter->shape[j];
+    *ret_rows = parameter->ndim < 2 ? 0 : parameter->shape[0];
+    *ret_columns = parameter->ndim < 2 ? 0 : columns;
+}
+
+/* ---- bands ---- */
+
+#define BAND_CHUNKS 16 /* of a band, at least, where the tensor has so many */
+#define BAND_ROWS   8  /* so that the partial sums of the columns stay small beside the tensor */
+#define BANDS       64 /* of a tensor, at most */
+
+/* Chunks of each band of the whole tensor. */
+static int64_t band_chunks(const tn_parameter *parameter)
+{
+    int64_t rows, columns, chunks = (logical_elements(parameter) + TN_CHUNK - 1) / TN_CHUNK, bands = BANDS;
+    tn_layout_view(parameter, &rows, &columns);
+    bands = chunks / BAND_CHUNKS < bands ? chunks / BAND_CHUNKS : bands;
+    if (columns)
+        bands = rows / BAND_ROWS < bands ? rows / BAND_ROWS : bands;
+    return bands > 1 ? (chunks + bands - 1) / bands : chunks > 0 ? chunks : 1;
+}
+
+int64_t tn_layout_bands(const tn_parameter *parameter)
+{
+    int64_t size = band_chunks(parameter) * TN_CHUNK;
+    return parameter->n ? (parameter->lo + parameter->n - 1) / size - parameter->lo / size + 1 : 0;
+}
+
+tn_part tn_layout_band(const tn_parameter *parameter, int64_t index)
+{
+    int64_t size = band_chunks(parameter) * TN_CHUNK, end = parameter->lo + parameter->n;
+    int64_t from = (parameter->lo / size + index) * size, to = tn_smaller(from + size, end);
+    from = from > parameter->lo ? from : parameter->lo;
+    return (tn_part){.at = from - parameter->lo, .n = to - from};
+}

@@ -36,7 +36,7 @@ static double half(const void *k)
 LINK(bad_source, "wrapper", TN_NO_SLOTS, TN_STAGE("source"), .update = nothing)
 LINK(bad_matrix, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_GRAIN("matrix"), .update = nothing)
 LINK(bad_rows, "transform", TN_NO_SLOTS,
-     TN_STAGE("gradient") TN_FACT("rounds", "[{\"scope\":\"tensor\",\"scalars\":1,\"rows\":1}]"), ROUND)
+     TN_STAGE("gradient") TN_FACT("rounds", "[{\"scope\":\"model\",\"scalars\":1,\"rows\":1}]"), ROUND)
 LINK(bad_scope, "transform", TN_NO_SLOTS, TN_STAGE("gradient") TN_ROUND("group", 1), ROUND)
 LINK(bad_slot, "optimizer", TN_NO_SLOTS, TN_STAGE("rule"), .plan = careless, .update = nothing)
 LINK(bad_signal, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_FACT("signals", "[\"gradient2\"]"), .update = nothing)
