@@ -146,6 +146,24 @@ START_TEST(floats_of_every_code)
 }
 END_TEST
 
+/* Not infinity, though all of the payload that is kept is 0. */
+START_TEST(floats_keep_every_nan)
+{
+    const uint32_t small = 0xFF800001u;
+    const uint64_t large = 0xFFF0000000000001u;
+    for (int f = 0; f < 2; f++)
+        for (uint32_t bits = 32; bits <= 64; bits += 32) {
+            codec k = codec_open(formats[f].name, bits);
+            uint16_t code;
+            double real = 0;
+            memcpy(&real, bits == 32 ? (const void *)&small : (const void *)&large, bits / 8);
+            encode(&k, 0, 0, 1, &code, NULL, &real);
+            expect(isnan(value_of(f, code)) && code & 0x8000, "%s f%u: 0x%04x", formats[f].name, bits, code);
+            tn_instance_free(k.c);
+        }
+}
+END_TEST
+
 #define DRAWS 40000
 
 /* The mean of many draws of one element is the value; each is a neighbour; what is exact stays. */
@@ -347,6 +365,8 @@ START_TEST(blockwise8_shows_what_is_not_finite_in_its_block_only)
                 put(bits, real, 256 + 99, bad[b]);
                 encode(&k, flags, 0, 600, codes, extra, real);
                 decode(&k, flags, 0, 600, codes, extra, real);
+                for (size_t i = 256; i < 512; i++)
+                    expect(codes[i] == 0, "element %d: 0x%02x", (int)i, codes[i]);
                 for (size_t i = 0; i < 600; i++)
                     expect(i / 256 == 1 ? isnan(at(bits, real, i)) : at(bits, real, i) == 0.5, "element %d: %g", (int)i,
                            at(bits, real, i));
@@ -449,6 +469,7 @@ static Suite *codecs_suite(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, floats_are_rounded_once_to_the_nearest);
     tcase_add_test(tests, floats_of_every_code);
+    tcase_add_test(tests, floats_keep_every_nan);
     tcase_add_test(tests, stochastic_rounding_has_the_value_as_mean);
     tcase_add_test(tests, stochastic_rounding_at_the_ends);
     suite_add_tcase(suite, tests);

@@ -166,6 +166,7 @@ def blocks():
     random = np.random.default_rng(2)
     x = random.standard_normal(700) * 10.0 ** random.uniform(-7, 1, 700)
     x[5], x[300:310], x[512:] = 0.0, 0.0, x[512:] * 1e-20
+    x[20:24] = np.array([0.99645, 0.99652, 0.99822, 0.99826]) * np.abs(x[:256]).max()  # beside the middle below 1
     x[256 + 17] = -300.0  # a block whose largest element is negative
     x = x.astype(np.float32).astype(np.float64)
     result = {}
