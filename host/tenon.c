@@ -150,7 +150,8 @@ typedef struct {
     const tenon_run_options *options;
 } request;
 
-/* The folder is made once everything could be opened: a refused experiment leaves none. */
+/* The folder is made once everything could be opened: a refused experiment leaves none. Of several processes the first
+ * makes it. */
 static int32_t start(tn_trainer *trainer, const tn_experiment *experiment, const request *r, char **ret, tn_error *err)
 {
     int32_t status = tn_folder_create(r->options->runs ? r->options->runs : "runs", experiment->name, ret, err);
@@ -172,7 +173,9 @@ static int32_t train(tenon *handle, const tn_experiment *experiment, const reque
     int32_t status = tn_trainer_open(&open, &trainer, err);
     if (status != TN_OK)
         return status;
-    status = start(trainer, experiment, r, ret, err);
+    if (tn_trainer_rank(trainer) == 0)
+        status = start(trainer, experiment, r, ret, err);
+    status = tn_trainer_agree(trainer, status, err);
     if (status == TN_OK)
         status = tn_trainer_run(trainer, err);
     tn_trainer_close(trainer);

@@ -58,7 +58,8 @@ typedef struct tenon_run_options {
 
 /* Runs an experiment file with overrides ("train.epochs=2") to its end. *ret is the run's folder, set once it exists
  * (also when the run then fails; else NULL), to be freed with tenon_free. TN_E_STOPPED when `observe` asked,
- * TN_E_NUMERIC when the run diverged. */
+ * TN_E_NUMERIC when the run diverged. Of the processes of one run (`parallel:`) only the first has a folder and is given
+ * the plan; `observe` sees the records in each, and where one asks to stop or fails, all end. */
 TENON_API int32_t tenon_run(tenon *handle, const char *experiment, const char *const *overrides, size_t override_count,
                             const tenon_run_options *options, char **ret, tn_error *err);
 

@@ -83,6 +83,8 @@ static int32_t observe(void *user, const tn_record *record)
 {
     progress *p = user;
     p->update = record->update;
+    if (!p->started) /* not the first of the run's processes: only that one shows what it does */
+        return interrupted != 0;
     if (!strcmp(record->event, "eval"))
         keep_evaluation(p, record);
     else if (!p->quiet && !strcmp(record->event, "train"))
@@ -192,14 +194,14 @@ int cli_run(tenon *handle, const cli_options *options)
     if (p.terminal && p.drawn > 0)
         fprintf(stderr, "\r\033[K");
     int code = 0;
-    if (status == TN_OK) {
+    if (status == TN_OK && folder) {
         print_result(&p, folder, options->json);
         code = flush_result();
-    } else {
+    } else if (status != TN_OK) {
         code = cli_fail(&err);
     }
     if (status == TN_E_STOPPED)
-        code = 128 + (int)interrupted;
+        code = 128 + (interrupted ? (int)interrupted : SIGTERM); /* or another process of the run was asked to */
     if (status != TN_OK && folder)
         fprintf(stderr, "tenon: what was recorded is in %s\n", folder);
     tenon_free(folder);

@@ -5,9 +5,34 @@
 #ifndef TENON_HOST_TRAIN_INTERNAL_H
 #define TENON_HOST_TRAIN_INTERNAL_H
 
+#include <tenon/precision.h>
+
+#include "host/graph/compute.h"
+#include "host/parallel/comm.h"
 #include "host/train/dataset.h"
 #include "host/train/schedule.h"
 #include "host/train/trainer.h"
+
+/* What a process tells the others. */
+typedef struct tn_verdict {
+    int32_t status, stop;
+} tn_verdict;
+
+/* How parameters and the loss are kept. */
+typedef struct tn_precision {
+    tn_codec storage_table, state_table;
+    tn_codec_use storage, state; /* without table: in the real type */
+    tn_loss_scale scale;         /* of 0: none */
+    double *scale_slots;         /* scale.slots of them: a checkpoint holds them */
+    void *seen;                  /* an arena: what layers see of parameters or a view in the real type */
+    char *stored;                /* instead of p, where there is no master: each parameter behind the codec */
+    void **stored_at;            /* [parameters] into it */
+    tn_parameters parameters;    /* then the chain's; else the graph's */
+    int64_t *chunk_at;           /* [parameters + 1]: chunks before each parameter */
+    uint64_t *keys;              /* [parameters]: random keys of stochastic rounding */
+    char *scratch;               /* scratch_bytes for each thread */
+    int64_t scratch_bytes, bytes;
+} tn_precision;
 
 struct tn_trainer {
     tn_trainer_options options;
@@ -15,13 +40,19 @@ struct tn_trainer {
     tn_pool *pool;
     tn_backend backend;
     tn_services services;
+    tn_comm *comm;        /* NULL: one process */
+    tn_verdict *verdicts; /* [processes] */
     tn_dataset train, eval;
     tn_graph *graph;
+    tn_compute_host compute_host; /* of the chain */
+    tn_compute compute;
+    tn_signals signals;
+    tn_precision precision;
     tn_chain *chain;
     tn_schedules *schedules;
     tn_sinks *sinks;
 
-    int64_t batch, eval_batch;      /* samples, never more than there are */
+    int64_t batch, eval_batch;      /* samples over all processes, never more than there are */
     int64_t micro_batches, windows; /* an epoch: micro-batches, and windows of `accumulate` of them */
     int64_t attempts, eval_every;   /* the run's; attempts between evaluations, 0: only at the end */
 
@@ -31,21 +62,59 @@ struct tn_trainer {
     double loss, eval_loss; /* the last sums; finite before the first */
     int64_t evaluated_at;   /* attempt of the last evaluation; -1: none */
 
+    /* of this attempt's window, for who looks at it again */
+    double loss_scale;      /* in use */
+    double seed, count;     /* the factor on its summed loss, loss scale included; targets counted */
+    int64_t held, held_own; /* the micro-batch in the graph's input, and this process's samples in it; -1: none */
+
     int64_t order_epoch; /* whose order is in `order`; -1: none */
     uint64_t order_key;
     uint32_t *order;
-    int64_t *index; /* one micro-batch's samples */
-    int32_t stop;
+    uint32_t *refresh_order; /* NULL: no refresh */
+    int64_t *index;          /* this process's samples of one micro-batch */
+    int32_t stop, warned_of_buffers;
     tn_field *fields;  /* of a record */
     char **eval_names; /* "test/loss", ... */
     size_t metric_count;
     const char *const *metrics;
 };
+
 /* ---- open.c ---- */
 
 /* Opens everything into a zeroed trainer with options, e and services set; after a failure tn_trainer_close frees what
  * was opened. */
 int32_t tn_trainer_open_all(tn_trainer *t, tn_error *err);
+
+/* ---- processes.c ---- */
+
+/* The processes of the run, which must run the same experiment. */
+int32_t tn_processes_open(tn_trainer *t, tn_error *err);
+void tn_processes_close(tn_trainer *t);
+/* This process's share of n samples: those at rank, rank + size, ... */
+int64_t tn_processes_share(const tn_trainer *t, int64_t n);
+/* The largest share of any process. */
+int64_t tn_processes_most(const tn_trainer *t, int64_t n);
+/* Sums over all processes, of the loss's sums and of an arena in the parameters' layout. */
+int32_t tn_processes_join_sums(tn_trainer *t, tn_exact sums[TN_SUMS_MAX], tn_error *err);
+int32_t tn_processes_join_arena(tn_trainer *t, void *arena, tn_error *err);
+
+/* ---- precision.c ---- */
+
+/* Before the graph: loads codecs and loss scale. */
+int32_t tn_precision_open(tn_trainer *t, tn_error *err);
+/* After the graph: what is needed to store its parameters. */
+int32_t tn_precision_plan(tn_trainer *t, tn_error *err);
+void tn_precision_close(tn_trainer *t);
+/* The parameters that the chain steps: the graph's, or those behind the codec. */
+const tn_parameters *tn_precision_parameters(tn_trainer *t);
+/* What layers are to see, for tn_graph_run.p, of `view`, an arena, or of the parameters as they are now (NULL). Good
+ * until the next call. */
+const void *tn_precision_show(tn_trainer *t, const void *view);
+/* After parameters of the graph were set from outside: stores them. */
+void tn_precision_store(tn_trainer *t);
+/* The loss scale in use, 1 without; and what comes of an attempt. */
+double tn_precision_scale(const tn_trainer *t);
+void tn_precision_observe(tn_trainer *t, int32_t overflow);
 
 /* ---- window.c ---- */
 
@@ -55,13 +124,26 @@ typedef struct tn_window {
 } tn_window;
 
 tn_window tn_window_at(const tn_trainer *t, int64_t attempt);
-/* The factor on the gradient of the window's summed loss: a power of two near 1 / samples, so that gradients stay in
- * range. */
-double tn_window_seed(const tn_trainer *t);
-/* Forward and backward of this attempt's window; adds the loss's sums. Counts the samples seen. */
-int32_t tn_window_run(tn_trainer *t, double seed, tn_exact sums[TN_SUMS_MAX], tn_error *err);
+/* Samples of micro-batch `micro` of an epoch, over all processes. */
+int64_t tn_window_samples(const tn_trainer *t, int64_t micro);
+/* Forward and backward of this attempt's window, and the taps that the chain wants: gradients and `sums` over all
+ * processes. Sets t->loss_scale, t->seed, t->count; counts the samples seen. */
+int32_t tn_window_run(tn_trainer *t, tn_exact sums[TN_SUMS_MAX], tn_error *err);
+/* Puts this process's samples of a micro-batch of the training split, in that order, into the graph's input; how many.
+ */
+int64_t tn_window_gather(tn_trainer *t, const uint32_t *order, int64_t micro);
+/* Calls `look` for each micro-batch of this attempt's window, with this process's samples in the graph's input. `run`
+ * is one of a graph under TN_TRAIN and `flags`, accumulating from the second micro-batch on. All processes call it;
+ * where one fails, all do. */
+typedef int32_t tn_window_look(tn_trainer *t, const tn_graph_run *run, void *arg, tn_error *err);
+int32_t tn_window_visit(tn_trainer *t, uint32_t flags, double seed, tn_window_look *look, void *arg, tn_error *err);
 /* Where the run stands, for schedulers. */
 tn_position tn_window_position(const tn_trainer *t);
+
+/* ---- signals.c ---- */
+
+/* What links of the chain can ask for: fills t->signals. Refuses a link whose signal layers or loss do not offer. */
+int32_t tn_signals_open(tn_trainer *t, tn_error *err);
 
 /* ---- record.c ---- */
 

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include <tenon/parallel.h>
-
 #include "host/base/error.h"
 #include "host/base/memory.h"
 #include "host/base/philox.h"
@@ -28,20 +26,6 @@ static int32_t open_backend(tn_trainer *t, tn_error *err)
         return tn_error_set(err, TN_E_UNSUPPORTED, "backend %s: this host drives backends on the CPU that offer gemm",
                             instance->info->name);
     return TN_OK;
-}
-
-static int32_t open_collective(tn_trainer *t, tn_error *err)
-{
-    const tn_instance *instance = t->e->collective;
-    tn_collective table;
-    int32_t rank = 0, size = 1;
-    int32_t status = tn_registry_load(t->options.registry, instance->entry, &table, sizeof table, err);
-    if (status == TN_OK && table.world)
-        status = table.world(instance->hyper, &rank, &size, err);
-    if (status == TN_OK && size != 1)
-        return tn_error_set(err, TN_E_UNSUPPORTED, "collective %s: %d processes; this host runs an experiment in one",
-                            instance->info->name, size);
-    return status;
 }
 
 /* Evaluation goes through buffers made for training: samples and targets must be of one kind and shape. */
@@ -77,20 +61,36 @@ static int64_t clamp_batch(const tn_trainer *t, const char *key, int64_t batch, 
     return samples;
 }
 
+static int32_t plan_batches(tn_trainer *t, tn_error *err)
+{
+    const tn_experiment *e = t->e;
+    int32_t size = tn_comm_size(t->comm);
+    t->batch = clamp_batch(t, "data.batch", e->batch, t->train.split.samples);
+    t->eval_batch = t->batch;
+    if (e->eval_split && e->eval_batch > 0)
+        t->eval_batch = clamp_batch(t, "eval.batch", e->eval_batch, t->eval.split.samples);
+    if (t->batch < size)
+        return tn_error_set(err, TN_E_INVALID,
+                            "data.batch is %lld for %d processes that share it; at least %d is needed",
+                            (long long)t->batch, size, size);
+    return TN_OK;
+}
+
+/* The most samples that this process has at a time. */
+static int64_t largest_batch(const tn_trainer *t)
+{
+    return tn_processes_most(t, t->batch > t->eval_batch ? t->batch : t->eval_batch);
+}
+
 static int32_t open_graph(tn_trainer *t, tn_error *err)
 {
     const tn_experiment *e = t->e;
     const tn_data_split *s = &t->train.split;
-    t->batch = clamp_batch(t, "data.batch", e->batch, s->samples);
-    t->eval_batch = t->batch;
-    if (e->eval_split && e->eval_batch > 0)
-        t->eval_batch = clamp_batch(t, "eval.batch", e->eval_batch, t->eval.split.samples);
-    int64_t batch = t->batch > t->eval_batch ? t->batch : t->eval_batch;
     tn_graph_options options = {.registry = t->options.registry,
                                 .model = e->model,
                                 .loss = e->loss,
                                 .real = e->real,
-                                .batch = batch,
+                                .batch = largest_batch(t),
                                 .ndim = s->ndim,
                                 .shape = s->shape,
                                 .classes = s->classes,
@@ -99,32 +99,64 @@ static int32_t open_graph(tn_trainer *t, tn_error *err)
                                 .backend = &t->backend,
                                 .pool = t->pool,
                                 .services = &t->services,
-                                .seed = e->seed};
+                                .seed = e->seed,
+                                .recompute = e->recompute,
+                                .data = t->comm,
+                                .storage = t->precision.storage};
     int32_t status = tn_graph_create(&options, &t->graph, err);
     if (status != TN_OK)
         return status;
+    tn_parameters *all = tn_graph_parameters(t->graph);
+    for (int64_t i = 0; i < all->count; i++)
+        all->list[i].replicas = tn_comm_size(t->comm);
     t->metric_count = tn_graph_metrics(t->graph, &t->metrics);
-    tn_chain_options chain = {.registry = t->options.registry,
-                              .links = e->update,
-                              .link_count = e->update_count,
-                              .parameters = tn_graph_parameters(t->graph),
-                              .pool = t->pool,
-                              .services = &t->services,
-                              .seed = e->seed,
-                              .check_finite = e->check_finite};
-    return tn_chain_create(&chain, &t->chain, err);
+    return tn_precision_plan(t, err);
+}
+
+static int32_t open_chain(tn_trainer *t, tn_error *err)
+{
+    const tn_experiment *e = t->e;
+    int32_t status = tn_signals_open(t, err);
+    if (status != TN_OK)
+        return status;
+    t->compute_host = (tn_compute_host){.backend = &t->backend, .pool = t->pool};
+    t->compute = tn_compute_open(&t->compute_host);
+    tn_chain_options options = {.registry = t->options.registry,
+                                .links = e->update,
+                                .link_count = e->update_count,
+                                .parameters = tn_precision_parameters(t),
+                                .pool = t->pool,
+                                .services = &t->services,
+                                .seed = e->seed,
+                                .check_finite = e->check_finite || e->loss_scale,
+                                .comm = t->comm,
+                                .compute = &t->compute,
+                                .signals = &t->signals,
+                                .p = t->precision.stored ? t->precision.storage : (tn_codec_use){0},
+                                .state = t->precision.state};
+    return tn_chain_create(&options, &t->chain, err);
+}
+
+/* Can every process's share of n samples be trained on? */
+static int32_t check_share(tn_trainer *t, int64_t n, tn_error *err)
+{
+    int32_t size = tn_comm_size(t->comm);
+    if (n < size)
+        return tn_error_set(err, TN_E_INVALID, "%d processes share it", size);
+    int32_t status = tn_graph_check(t->graph, n / size, TN_TRAIN, err);
+    return status == TN_OK ? tn_graph_check(t->graph, tn_processes_most(t, n), TN_TRAIN, err) : status;
 }
 
 /* A last, short batch that a layer can not be trained on is left out, and said so once. */
 static int32_t count_batches(tn_trainer *t, tn_error *err)
 {
     int64_t samples = t->train.split.samples, batch = t->batch, rest = samples % batch;
-    int32_t status = samples < batch ? TN_OK : tn_graph_check(t->graph, batch, TN_TRAIN, err);
+    int32_t status = samples < batch ? TN_OK : check_share(t, batch, err);
     if (status != TN_OK)
         return status;
     tn_error reason;
     t->micro_batches = samples / batch + (rest != 0);
-    if (rest && tn_graph_check(t->graph, rest, TN_TRAIN, &reason) != TN_OK) {
+    if (rest && check_share(t, rest, &reason) != TN_OK) {
         if (samples < batch)
             return tn_error_set(err, reason.code, "%s", reason.msg);
         t->micro_batches--;
@@ -178,6 +210,7 @@ static int32_t plan_steps(tn_trainer *t, tn_error *err)
         return status;
     t->order_epoch = t->evaluated_at = -1;
     t->order_key = tn_hash_key(e->seed, "data", "order");
+    t->held = -1;
     status = tn_schedules_open(t->options.registry, e, t->attempts, (double)t->train.split.samples,
                                (double)t->train.split.samples / (double)t->windows, &t->schedules, err);
     for (size_t i = 0; status == TN_OK && i < e->schedule_count; i++)
@@ -185,17 +218,31 @@ static int32_t plan_steps(tn_trainer *t, tn_error *err)
     return status;
 }
 
+/* The order in which a refresh goes over the training split: one for the whole run. */
+static int32_t plan_refresh(tn_trainer *t, tn_error *err)
+{
+    if (!t->e->eval_split || t->e->eval_refresh == 0)
+        return TN_OK;
+    t->refresh_order = tn_alloc((size_t)t->train.split.samples, sizeof *t->refresh_order);
+    if (!t->refresh_order)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for the run");
+    tn_random_permutation(tn_hash_key(t->e->seed, "data", "refresh"), 0, t->train.split.samples, t->refresh_order);
+    return TN_OK;
+}
+
 static int32_t allocate(tn_trainer *t, tn_error *err)
 {
     const tn_report *reports;
-    size_t fields = 4 + t->metric_count + tn_schedules_count(t->schedules) + tn_chain_reports(t->chain, &reports);
-    int64_t batch = t->batch > t->eval_batch ? t->batch : t->eval_batch;
+    size_t fields = 5 + t->metric_count + tn_schedules_count(t->schedules) + tn_chain_reports(t->chain, &reports);
     t->order = tn_alloc((size_t)t->train.split.samples, sizeof *t->order);
-    t->index = tn_alloc((size_t)batch, sizeof *t->index);
+    t->index = tn_alloc((size_t)largest_batch(t), sizeof *t->index);
     t->fields = tn_alloc(fields, sizeof *t->fields);
     t->eval_names = tn_alloc(t->metric_count + 1, sizeof *t->eval_names);
     if (!t->order || !t->index || !t->fields || !t->eval_names)
         return tn_error_set(err, TN_E_MEMORY, "no memory for the run");
+    int32_t status = plan_refresh(t, err);
+    if (status != TN_OK)
+        return status;
     size_t evaluated = t->e->eval_split ? t->metric_count + 1 : 0;
     for (size_t i = 0; i < evaluated; i++) {
         t->eval_names[i] = tn_format("%s/%s", t->e->eval_split, i == 0 ? "loss" : t->metrics[i - 1]);
@@ -208,10 +255,12 @@ static int32_t allocate(tn_trainer *t, tn_error *err)
 int32_t tn_trainer_open_all(tn_trainer *t, tn_error *err)
 {
     const tn_experiment *e = t->e;
-    int32_t (*const steps[])(tn_trainer *, tn_error *) = {open_backend, open_collective, open_data,
-                                                          open_graph,   plan_steps,      allocate};
-    int32_t status = tn_pool_create(e->threads > 0 ? (int32_t)e->threads : tn_default_threads(), &t->pool, err);
+    int32_t (*const steps[])(tn_trainer *, tn_error *) = {open_backend, tn_precision_open, open_data,  plan_batches,
+                                                          open_graph,   open_chain,        plan_steps, allocate};
+    int32_t status = tn_processes_open(t, err);
+    if (status == TN_OK)
+        status = tn_pool_create(e->threads > 0 ? (int32_t)e->threads : tn_default_threads(), &t->pool, err);
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == TN_OK; i++)
-        status = steps[i](t, err);
+        status = tn_trainer_agree(t, steps[i](t, err), err);
     return status;
 }

@@ -46,6 +46,8 @@ int32_t tn_record_update(tn_trainer *t, const tn_exact *sums, const tn_step_resu
         const char *name = tn_schedules_at(t->schedules, i, &value);
         n = tn_record_add(t, n, name, value);
     }
+    if (t->e->loss_scale)
+        n = tn_record_add(t, n, "loss_scale", t->loss_scale);
     size_t report_count = tn_chain_reports(t->chain, &reports);
     for (size_t i = 0; i < report_count; i++)
         n = tn_record_add(t, n, reports[i].name, reports[i].value);

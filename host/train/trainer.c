@@ -51,6 +51,8 @@ void tn_trainer_close(tn_trainer *t)
     tn_graph_destroy(t->graph);
     tn_dataset_close(&t->train);
     tn_dataset_close(&t->eval);
+    tn_precision_close(t);
+    tn_processes_close(t);
     tn_pool_destroy(t->pool);
     for (size_t i = 0; t->eval_names && i <= t->metric_count; i++)
         tn_free(t->eval_names[i]);
@@ -58,6 +60,7 @@ void tn_trainer_close(tn_trainer *t)
     tn_free(t->fields);
     tn_free(t->index);
     tn_free(t->order);
+    tn_free(t->refresh_order);
     tn_free(t);
 }
 
@@ -75,17 +78,22 @@ static int32_t apply_schedules(tn_trainer *t, tn_error *err)
     return tn_schedules_apply(t->schedules, &position, err);
 }
 
-static int32_t update_parameters(tn_trainer *t, double count, double seed, tn_step_result *ret, tn_error *err)
+static int32_t update_parameters(tn_trainer *t, double loss, tn_step_result *ret, tn_error *err)
 {
-    if (count == 0) { /* every target ignored: nothing to learn from, nothing to change */
-        *ret = (tn_step_result){.committed = 0, .bad_parameter = -1};
+    *ret = (tn_step_result){.committed = 0, .bad_parameter = -1};
+    if (t->count == 0) /* every target ignored: nothing to learn from, nothing to change */
         return TN_OK;
-    }
-    const tn_step step = {.scale = 1 / (seed * count), .attempt = t->attempt};
-    return tn_chain_step(t->chain, &step, ret, err);
+    const tn_step step = {.scale = 1 / (t->seed * t->count), .loss = loss / t->count, .attempt = t->attempt};
+    t->compute_host.failed = TN_OK;
+    int32_t status = tn_chain_step(t->chain, &step, ret, err);
+    if (status == TN_OK && t->compute_host.failed)
+        status = tn_error_set(err, t->compute_host.failed, "%s", t->compute_host.error.msg);
+    if (status == TN_OK)
+        tn_precision_observe(t, ret->bad_parameter >= 0);
+    return status;
 }
 
-static void warn_of_skip(const tn_trainer *t, double count, const tn_step_result *result)
+static void warn_of_skip(const tn_trainer *t, const tn_step_result *result)
 {
     const tn_parameters *all = tn_graph_parameters(t->graph);
     if (result->bad_parameter >= 0)
@@ -93,7 +101,7 @@ static void warn_of_skip(const tn_trainer *t, double count, const tn_step_result
                      (long long)t->attempt + 1, all->list[result->bad_parameter].name);
     else
         tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: %s", (long long)t->attempt + 1,
-                     count == 0 ? "no target was counted" : "a sum over the gradients is not finite");
+                     t->count == 0 ? "no target was counted" : "a sum over the gradients is not finite");
 }
 
 static int32_t judge(tn_trainer *t, double loss, const tn_step_result *result, tn_error *err)
@@ -109,28 +117,29 @@ static int32_t judge(tn_trainer *t, double loss, const tn_step_result *result, t
                         DIVERGED_AFTER, (long long)t->attempt);
 }
 
-int32_t tn_trainer_step(tn_trainer *t, tn_error *err)
+static int32_t one_attempt(tn_trainer *t, tn_error *err)
 {
     tn_exact sums[TN_SUMS_MAX];
     tn_step_result result;
-    double seed = tn_window_seed(t);
     for (size_t i = 0; i < TN_SUMS_MAX; i++)
         tn_exact_clear(&sums[i]);
     int32_t status = apply_schedules(t, err); /* before the layers run: they may be scheduled too */
     if (status == TN_OK)
-        status = tn_window_run(t, seed, sums, err);
-    double count = tn_exact_value(&sums[TN_SUM_COUNT]), loss = tn_exact_value(&sums[TN_SUM_LOSS]);
-    t->tokens += count;
+        status = tn_window_run(t, sums, err);
+    double loss = tn_exact_value(&sums[TN_SUM_LOSS]);
+    t->tokens += t->count;
     if (status == TN_OK)
-        status = update_parameters(t, count, seed, &result, err);
+        status = update_parameters(t, loss, &result, err);
     if (status != TN_OK)
         return status;
     if (!result.committed)
-        warn_of_skip(t, count, &result);
+        warn_of_skip(t, &result);
     t->attempt++;
     status = tn_record_update(t, sums, &result, err);
     return status == TN_OK ? judge(t, loss, &result, err) : status;
 }
+
+int32_t tn_trainer_step(tn_trainer *t, tn_error *err) { return tn_trainer_agree(t, one_attempt(t, err), err); }
 
 int32_t tn_trainer_run(tn_trainer *t, tn_error *err)
 {
@@ -182,6 +191,8 @@ void tn_trainer_describe(const tn_trainer *t, tn_text *text)
     tn_text_add(text, "memory\n");
     describe_bytes(text, "data", t->train.split.bytes + t->eval.split.bytes);
     describe_bytes(text, "parameters, gradients", memory.parameters + memory.gradients + memory.buffers);
+    if (t->precision.bytes)
+        describe_bytes(text, "stored parameters", t->precision.bytes);
     describe_bytes(text, "update state", tn_chain_bytes(t->chain));
     describe_bytes(text, "activations, scratch",
                    memory.activations + memory.partials + memory.workspace + memory.input);

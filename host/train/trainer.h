@@ -43,6 +43,12 @@ int32_t tn_trainer_run(tn_trainer *trainer, tn_error *err);
 /* Evaluates the split of the experiment now and records it. [main] */
 int32_t tn_trainer_evaluate(tn_trainer *trainer, tn_error *err);
 
+/* The processes of a run do what all can do: hands on this one's status, and its wish to stop, to the others. `status`
+ * if it is none of TN_OK; else TN_OK, or what another one failed with. All call it. [main] */
+int32_t tn_trainer_agree(tn_trainer *trainer, int32_t status, tn_error *err);
+/* This process's rank, 0 where it is alone. Rank 0 writes what a run leaves. */
+int32_t tn_trainer_rank(const tn_trainer *trainer);
+
 /* Attempts of the whole run, and those done so far. */
 int64_t tn_trainer_horizon(const tn_trainer *trainer);
 int64_t tn_trainer_attempt(const tn_trainer *trainer);

@@ -7,48 +7,41 @@
 #include "host/base/philox.h"
 #include "host/train/internal.h"
 
-/* Samples of micro-batch `micro` of the epoch, a function of (seed, epoch, micro) alone. */
-static int64_t choose_samples(tn_trainer *t, int64_t epoch, int64_t micro)
+/* ---- samples ---- */
+
+int64_t tn_window_samples(const tn_trainer *t, int64_t micro)
 {
-    int64_t lo = micro * t->batch, left = t->train.split.samples - lo, n = left < t->batch ? left : t->batch;
-    if (t->order_epoch != epoch)
-        tn_random_permutation(t->order_key, (uint64_t)epoch, t->train.split.samples, t->order);
-    t->order_epoch = epoch;
-    for (int64_t i = 0; i < n; i++)
-        t->index[i] = t->order[lo + i];
-    return n;
+    int64_t left = t->train.split.samples - micro * t->batch;
+    return left < t->batch ? left : t->batch;
 }
 
 tn_window tn_window_at(const tn_trainer *t, int64_t attempt)
 {
     int64_t first = attempt % t->windows * t->e->accumulate, end = first + t->e->accumulate;
     end = end < t->micro_batches ? end : t->micro_batches;
-    int64_t whole = (end - first) * t->batch, over = end * t->batch - t->train.split.samples;
-    return (tn_window){first, end, over > 0 ? whole - over : whole};
+    return (tn_window){first, end, (end - first - 1) * t->batch + tn_window_samples(t, end - 1)};
 }
 
-int32_t tn_window_run(tn_trainer *t, double seed, tn_exact sums[TN_SUMS_MAX], tn_error *err)
+/* The order of the epoch, a function of (seed, epoch) alone. */
+static const uint32_t *order_of(tn_trainer *t, int64_t epoch)
 {
-    tn_window w = tn_window_at(t, t->attempt);
-    for (int64_t micro = w.first; micro < w.end; micro++) {
-        int64_t n = choose_samples(t, t->attempt / t->windows, micro);
-        tn_dataset_gather(&t->train, t->pool, &t->services, t->attempt, *tn_chain_update(t->chain), t->index, n, 1,
-                          tn_graph_input(t->graph), tn_graph_target(t->graph));
-        tn_graph_run run = {.n = n,
-                            .flags = TN_TRAIN | (micro > w.first ? TN_ACCUMULATE : 0),
-                            .attempt = t->attempt,
-                            .micro = micro - w.first,
-                            .update = *tn_chain_update(t->chain),
-                            .seed = seed};
-        int32_t status = tn_graph_run_batch(t->graph, &run, sums, err);
-        if (status != TN_OK)
-            return status;
-        t->samples += (double)n;
-    }
-    return TN_OK;
+    if (t->order_epoch != epoch)
+        tn_random_permutation(t->order_key, (uint64_t)epoch, t->train.split.samples, t->order);
+    t->order_epoch = epoch;
+    return t->order;
 }
 
-double tn_window_seed(const tn_trainer *t) { return exp2(-ceil(log2((double)tn_window_at(t, t->attempt).samples))); }
+int64_t tn_window_gather(tn_trainer *t, const uint32_t *order, int64_t micro)
+{
+    int64_t n = tn_processes_share(t, tn_window_samples(t, micro)), rank = tn_comm_rank(t->comm),
+            size = tn_comm_size(t->comm);
+    for (int64_t i = 0; i < n; i++)
+        t->index[i] = order[micro * t->batch + rank + i * size];
+    tn_dataset_gather(&t->train, t->pool, &t->services, t->attempt, *tn_chain_update(t->chain), t->index, n, 1,
+                      tn_graph_input(t->graph), tn_graph_target(t->graph));
+    t->held = -1;
+    return n;
+}
 
 tn_position tn_window_position(const tn_trainer *t)
 {
@@ -56,4 +49,55 @@ tn_position tn_window_position(const tn_trainer *t)
                          .epoch = t->samples / (double)t->train.split.samples,
                          .samples = t->samples,
                          .tokens = t->tokens};
+}
+
+/* ---- looking at a window ---- */
+
+int32_t tn_window_visit(tn_trainer *t, uint32_t flags, double seed, tn_window_look *look, void *arg, tn_error *err)
+{
+    tn_window w = tn_window_at(t, t->attempt);
+    const void *p = tn_precision_show(t, NULL);
+    int32_t status = TN_OK, size = tn_comm_size(t->comm);
+    for (int64_t micro = w.first; micro < w.end && status == TN_OK; micro++) {
+        if (t->held != micro)
+            t->held_own = tn_window_gather(t, order_of(t, t->attempt / t->windows), micro);
+        t->held = micro;
+        tn_graph_run run = {.n = t->held_own,
+                            .flags = TN_TRAIN | flags | (micro > w.first ? TN_ACCUMULATE : 0),
+                            .attempt = t->attempt,
+                            .micro = (micro - w.first) * size + tn_comm_rank(t->comm),
+                            .update = *tn_chain_update(t->chain),
+                            .seed = seed,
+                            .p = p};
+        status = look(t, &run, arg, err);
+    }
+    return tn_trainer_agree(t, status, err);
+}
+
+/* ---- the gradient ---- */
+
+static int32_t look_first(tn_trainer *t, const tn_graph_run *run, void *arg, tn_error *err)
+{
+    return tn_graph_run_batch(t->graph, run, arg, err);
+}
+
+/* A power of two near 1 / samples, so that gradients stay in range; what is left goes into the chain's scale. */
+static double seed_of(const tn_trainer *t)
+{
+    return exp2(-ceil(log2((double)tn_window_at(t, t->attempt).samples))) * t->loss_scale;
+}
+
+int32_t tn_window_run(tn_trainer *t, tn_exact sums[TN_SUMS_MAX], tn_error *err)
+{
+    t->loss_scale = tn_precision_scale(t);
+    t->seed = seed_of(t);
+    t->held = -1;
+    int32_t status = tn_window_visit(t, 0, t->seed, look_first, sums, err);
+    if (status == TN_OK)
+        status = tn_processes_join_arena(t, tn_graph_parameters(t->graph)->g, err);
+    if (status == TN_OK)
+        status = tn_processes_join_sums(t, sums, err);
+    t->samples += (double)tn_window_at(t, t->attempt).samples;
+    t->count = tn_exact_value(&sums[TN_SUM_COUNT]);
+    return status;
 }
