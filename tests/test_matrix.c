@@ -512,6 +512,97 @@ START_TEST(a_second_plan_is_compared_with_the_first)
 }
 END_TEST
 
+/* ---- state of items ---- */
+
+static double seen[8]; /* of each call: slot u of its first item, or -1 without slot w */
+
+static void own_apply(const tn_matrix_call *call)
+{
+    double *u = call->slot[1];
+    ck_assert_ptr_null(call->slot[0]);
+    seen[apply_calls++] = call->slot[3] ? u[0] : -1;
+    apply_items += call->count;
+    for (int64_t i = 0; i < call->count * call->rows * call->columns; i++)
+        u[i] += (double)call->rows;
+    for (int64_t i = 0; i < call->count * call->rows * call->rows; i++)
+        ck_assert(((double *)call->slot[2])[i] == 0);
+}
+
+static tn_chain_slot slot_named(const tn_items *items, const char *name, int64_t parameter)
+{
+    tn_chain_slot found = {0}, at;
+    for (size_t i = 0; i < tn_items_slot_count(items); i++) {
+        tn_items_slot_at(items, i, &at);
+        if (strcmp(at.slot, name) == 0 && at.parameter == parameter)
+            found = at;
+    }
+    ck_assert_msg(found.data != NULL, "no slot %s of parameter %d", name, (int)parameter);
+    return found;
+}
+
+static void plan_state(tn_items *items, int64_t parameter, int with_w, tn_error *err)
+{
+    const tn_slot u = {sizeof u, 0, "u", "item", "one", "", NULL}, v = {sizeof v, 0, "v", "left", "zero", "", NULL};
+    const tn_slot w = {sizeof w, 0, "w", "right", "zero", "signed, transient", NULL};
+    ck_ok(tn_items_slot(items, parameter, 1, &u, err), *err);
+    ck_ok(tn_items_slot(items, parameter, 2, &v, err), *err);
+    if (with_w)
+        ck_ok(tn_items_slot(items, parameter, 3, &w, err), *err);
+}
+
+START_TEST(items_have_state_of_their_own)
+{
+    const int64_t shape[] = {6, 4};
+    const tn_box halves[] = {{0, 3, 0, 4}, {3, 3, 0, 4}};
+    const tn_matrix table = {sizeof table, 0, NULL, own_apply, NULL, NULL};
+    world *w = world_new(64, 1);
+    tn_error err = {0};
+    for (int i = 0; i < 3; i++)
+        world_slice(w, 2, shape, 0, -1);
+    world_arenas(w);
+    world_fill(w, w->parameters.g, 2);
+    rig *r = rig_new(w, "muon", NULL);
+    tn_items_options options = rig_options(r, NULL);
+    options.table = &table;
+    ck_ok(tn_items_create(&options, &r->items, &err), err);
+    for (int64_t i = 0; i < 3; i++)
+        plan_state(r->items, i, i != 1, &err);
+    for (int i = 0; i < 2; i++)
+        ck_ok(tn_items_add(r->items, 2, &halves[i], 1, &err), err);
+    const tn_slot odd = {sizeof odd, 0, "x", "item", "parameter", "", NULL};
+    ck_assert_refused(tn_items_slot(r->items, 0, 4, &odd, &err), TN_E_UNSUPPORTED, err, "slot 'x'", "zero or one");
+    const tn_slot flag = {sizeof flag, 0, "x", "item", "zero", "fancy", NULL};
+    ck_assert_refused(tn_items_slot(r->items, 0, 4, &flag, &err), TN_E_UNSUPPORTED, err, "slot flags", "fancy");
+    const tn_slot tap = {sizeof tap, 0, "x", "item", "zero", "tapped", NULL};
+    ck_assert_refused(tn_items_slot(r->items, 0, 4, &tap, &err), TN_E_PLUGIN, err, "slot 'x' is tapped", "no tap");
+    ck_ok(tn_items_settle(r->items, &err), err);
+    ck_assert_uint_eq(tn_items_slot_count(r->items), 3 + 2 + 6);
+    ck_assert_int_eq(tn_items_bytes(r->items), 8 * (3 * 24 + 2 * 36 + 2 * 9 + 16 + 2 * 16));
+    apply_calls = apply_items = 0;
+    r->table.plan = NULL;
+    for (int step = 0; step < 2; step++) {
+        r->clock = (tn_clock){sizeof r->clock, 0, step + 1, step, step};
+        ck_ok(tn_items_apply(r->items, &(tn_items_step){r->d, r, rig_clock, rig_k}, &err), err);
+    }
+    /* Batches: two halves; p0; p1, which has one slot less. */
+    ck_assert_int_eq(apply_calls, 6);
+    ck_assert_int_eq(apply_items, 8);
+    for (int i = 0; i < 6; i++)
+        ck_assert(seen[i] == (i % 3 == 2 ? -1 : i < 3 ? 1 : i % 3 ? 7 : 4));
+    tn_chain_slot second = slot_named(r->items, "u.1", 2), whole = slot_named(r->items, "u", 0);
+    ck_assert_int_eq(second.elements, 12);
+    ck_assert_int_eq(second.bytes, 96);
+    ck_assert_int_eq(second.bits, 64);
+    ck_assert_str_eq(second.shape, "item");
+    ck_assert(((double *)second.data)[11] == 7 && ((double *)whole.data)[23] == 13);
+    ck_assert_int_eq(slot_named(r->items, "v.0", 2).elements, 9);
+    ck_assert_int_eq(slot_named(r->items, "w", 0).elements, 16);
+    ck_assert_int_eq(slot_named(r->items, "w", 0).persistent, 0);
+    ck_assert_int_eq(slot_named(r->items, "v", 1).persistent, 1);
+    rig_free(r);
+}
+END_TEST
+
 /* ---- kfac ---- */
 
 static void add_linear(world *w, const char *layer, int64_t rows, int64_t columns)
@@ -670,12 +761,72 @@ START_TEST(a_layer_without_taps_is_named)
     tap_rows(r, 0, json_array_get(json_object_get(json_array_get(json_object_get(golden, "windows"), 0), "layers"), 0),
              0, 7, 1);
     ck_assert_refused(rig_try_step(r), TN_E_INVALID, r->err, "update.rule: layer 'two' handed out no inputs", "`on:`");
-    rig_tapping(r);
+    r->clock.t = 0;
+    memset(r->clocks, 0, sizeof r->clocks);
+    ck_assert_int_eq(rig_tapping(r), TN_TAP_SAMPLED);
     tap_rows(r, 0, json_array_get(json_object_get(json_array_get(json_object_get(golden, "windows"), 0), "layers"), 0),
              0, 7, 1);
     r->w->present[2] = r->w->present[3] = 0; /* not this time: no gradient either */
     rig_step(r);
     rig_free(r);
+    json_decref(golden);
+}
+END_TEST
+
+/* Layers of one shape, of which the second is tapped by half as many samples, each twice: the same means. */
+START_TEST(samples_are_counted_by_layer)
+{
+    json_t *golden = test_golden("matrix.json", "least_squares");
+    world *w = world_new(64, 1);
+    add_linear(w, "one", 2, 3);
+    add_linear(w, "two", 2, 3);
+    world_arenas(w);
+    for (int64_t l = 0; l < 2; l++) {
+        put_pair(w, w->parameters.p, 2 * l, json_object_get(golden, "p0"));
+        put_pair(w, w->parameters.g, 2 * l, json_object_get(golden, "g"));
+    }
+    rig *r = rig_new(w, "kfac", "lr", "1", "damping", "0", NULL);
+    rig_open(r, NULL);
+    rig_tapping(r);
+    tap_rows(r, 0, golden, 0, 8, 1);
+    tap_rows(r, 2, golden, 0, 8, 1);
+    tap_rows(r, 2, golden, 0, 8, 1);
+    rig_step(r);
+    expect_pair(w, 0, json_object_get(golden, "right"), 1e-10);
+    expect_pair(w, 2, json_object_get(golden, "right"), 1e-10);
+    rig_free(r);
+    json_decref(golden);
+}
+END_TEST
+
+START_TEST(an_absent_bias_is_a_column_of_zeros)
+{
+    json_t *golden = test_golden("matrix.json", "least_squares");
+    world *w[2];
+    rig *r[2];
+    for (int k = 0; k < 2; k++) { /* absent; present and 0 */
+        w[k] = world_new(64, 1);
+        add_linear(w[k], "one", 2, 3);
+        world_arenas(w[k]);
+        world_fill(w[k], w[k]->parameters.p, 1);
+        r[k] = rig_new(w[k], "kfac", NULL);
+        rig_open(r[k], NULL);
+        for (int t = 0; t < 2; t++) {
+            rig_tapping(r[k]);
+            if (t == 0)
+                tap_rows(r[k], 0, golden, 0, 8, 1);
+            world_fill(w[k], w[k]->parameters.g, 2);
+            if (t)
+                world_set_g(w[k], 1, 0);
+            w[k]->present[1] = k || !t;
+            rig_step(r[k]);
+        }
+    }
+    for (int64_t j = 0; j < 6; j++)
+        ck_assert(world_p(w[0], 0, j) == world_p(w[1], 0, j));
+    ck_assert(world_p(w[0], 1, 0) != world_p(w[1], 1, 0));
+    rig_free(r[0]);
+    rig_free(r[1]);
     json_decref(golden);
 }
 END_TEST
@@ -749,13 +900,19 @@ static int64_t cut_at(int32_t rank, int32_t size)
     return n < BIG_ROWS * BIG_COLUMNS ? n : BIG_ROWS * BIG_COLUMNS;
 }
 
-/* `flat`: the big ones in slices of chunks, the others whole with one process each; else replicas. */
+/* `flat`: the big ones in slices of chunks, the others whole with one process each; 2: so in each of two groups; 0:
+ * replicas. */
 static rig *shard_rig(int32_t rank, int32_t size, int flat, uint32_t real)
 {
     world *w = world_new(real, 1);
     for (int i = 0; i < 4; i++) {
         int64_t lo = flat ? cut_at(rank, size) : 0, end = flat ? cut_at(rank + 1, size) : big[0] * big[1];
         int mine = !flat || i % size == rank;
+        if (flat == 2) { /* two groups, each with all of it */
+            lo = cut_at(rank % 2, 2);
+            end = cut_at(rank % 2 + 1, 2);
+            mine = i % 2 == rank % 2;
+        }
         world_slice(w, 2, big, lo, end - lo);
         w->list[w->parameters.count - 1].part_count = i == 1 ? HEADS : 0;
         w->list[w->parameters.count - 1].part_rows = head_rows;
@@ -812,6 +969,11 @@ START_TEST(owners_and_shards_do_not_change_bits)
                 processes_run(size, shard_body, &test);
                 rig_free(test.one);
             }
+    shard_test groups = {4, 2, 64, shard_rig(0, 1, 0, 64)};
+    rig_open(groups.one, NULL);
+    shard_steps(groups.one);
+    processes_run(4, shard_body, &groups);
+    rig_free(groups.one);
 }
 END_TEST
 
@@ -873,6 +1035,9 @@ int main(void)
     tcase_add_test(kfac, kfac_solves_least_squares_in_one_step);
     tcase_add_test(kfac, kfac_keeps_its_inverses_where_damping_is_too_small);
     tcase_add_test(kfac, a_layer_without_taps_is_named);
+    tcase_add_test(items, items_have_state_of_their_own);
+    tcase_add_test(kfac, samples_are_counted_by_layer);
+    tcase_add_test(kfac, an_absent_bias_is_a_column_of_zeros);
     tcase_add_test(kfac, taps_of_the_wrong_shape_fail_the_step);
     tcase_add_test(processes, owners_and_shards_do_not_change_bits);
     tcase_add_test(processes, slices_must_cover_a_parameter);
