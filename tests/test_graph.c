@@ -3,77 +3,21 @@
  * The graph as a whole: gradients through branches and in-place layers against central differences in f64, memory
  * reuse, thread invariance, accumulation, refusals.
  */
-#include "host/graph/graph.h"
-
-#include <math.h>
-#include <stdio.h>
-
-#include "host/base/memory.h"
-#include "host/base/philox.h"
 #include "host/graph/compute.h"
-#include "tests/support.h"
-
-typedef struct {
-    tn_registry *registry;
-    tn_pool *pool;
-    tn_backend backend;
-    tn_instance *model, *loss;
-    tn_graph *graph;
-} fixture;
+#include "tests/graph.h"
 
 static const char *backend = "reference";
 
-/* Samples of 7 numbers in 3 classes. */
-static tn_graph_options options_of(const fixture *f, uint32_t real, int64_t batch)
-{
-    static const int64_t shape[] = {7};
-    return (tn_graph_options){.registry = f->registry,
-                              .model = f->model,
-                              .loss = f->loss,
-                              .real = real,
-                              .batch = batch,
-                              .ndim = 1,
-                              .shape = shape,
-                              .classes = 3,
-                              .backend = &f->backend,
-                              .pool = f->pool,
-                              .seed = 3};
-}
-
-static void open_graph(fixture *f, const char *model, uint32_t real, int32_t threads, const tn_setting *settings,
+static void open_graph(graph_fixture *f, const char *model, uint32_t real, int32_t threads, const tn_setting *settings,
                        size_t count)
 {
-    tn_error err = {0};
-    const tn_entry_info *entry;
-    memset(f, 0, sizeof *f);
-    f->registry = test_registry("TENON_TEST_PLUGINS");
-    ck_ok(tn_pool_create(threads, &f->pool, &err), err);
-    ck_ok(tn_registry_find(f->registry, "backend", backend, NULL, 0, &entry, &err), err);
-    ck_ok(tn_registry_load(f->registry, entry, &f->backend, sizeof f->backend, &err), err);
-    ck_ok(tn_instance_create(f->registry, "model", model, real, "model", settings, count, &f->model, &err), err);
-    tn_setting smoothing = {"smoothing", "0.1"};
-    ck_ok(tn_instance_create(f->registry, "loss", "cross-entropy", real, "loss", &smoothing, 1, &f->loss, &err), err);
-    tn_graph_options options = options_of(f, real, 65);
-    ck_ok(tn_graph_create(&options, &f->graph, &err), err);
+    const graph_choice choice = {
+        .model = model, .settings = settings, .count = count, .real = real, .threads = threads, .backend = backend};
+    graph_open(f, &choice);
 }
 
-static void close_graph(fixture *f)
-{
-    tn_graph_destroy(f->graph);
-    tn_instance_free(f->model);
-    tn_instance_free(f->loss);
-    tn_pool_destroy(f->pool);
-    tn_registry_close(f->registry);
-}
-
-static void fill_batch(fixture *f, int64_t n, uint32_t real)
-{
-    tn_random_normal(11, 0, 0, n * 7, 0, 1, real, tn_graph_input(f->graph));
-    for (int64_t i = 0; i < n; i++)
-        ((int32_t *)tn_graph_target(f->graph))[i] = (int32_t)(i % 3);
-}
-
-static double run(fixture *f, int64_t n, uint32_t flags)
+/* The sum of the loss. */
+static double run(graph_fixture *f, int64_t n, uint32_t flags)
 {
     tn_exact sums[TN_SUMS_MAX];
     tn_error err = {0};
@@ -85,40 +29,48 @@ static double run(fixture *f, int64_t n, uint32_t flags)
     return tn_exact_value(&sums[TN_SUM_LOSS]);
 }
 
-START_TEST(gradients_are_central_differences)
+static void check_differences(graph_fixture *f)
 {
-    fixture f;
-    open_graph(&f, "dag", 64, 1, NULL, 0);
-    tn_parameters *all = tn_graph_parameters(f.graph);
-    fill_batch(&f, 6, 64);
-    run(&f, 6, TN_TRAIN);
-    double *p = all->p, *g = tn_alloc((size_t)all->elements, sizeof *g), worst = 0;
-    memcpy(g, all->g, (size_t)all->elements * sizeof *g);
-    for (int64_t i = 0; i < all->count; i++)
-        for (int64_t j = all->at[i]; j < all->at[i] + all->list[i].n; j++) {
-            const double h = 1e-5, at = p[j];
+    const double h = 1e-5;
+    double *p = f->all->p, *g = graph_copy(f, f->all->g), worst = 0;
+    for (int64_t i = 0; i < f->all->count; i++)
+        for (int64_t j = f->all->at[i]; j < f->all->at[i] + f->all->list[i].n; j++) {
+            const double at = p[j];
             p[j] = at + h;
-            double up = run(&f, 6, 0);
+            double up = run(f, 6, TN_TRAIN);
             p[j] = at - h;
-            double down = run(&f, 6, 0);
+            double down = run(f, 6, TN_TRAIN);
             p[j] = at;
             double error = fabs((up - down) / (2 * h) - g[j]);
             worst = error > worst ? error : worst;
-            ck_assert_msg(error < 1e-7, "%s[%lld]: difference %g, gradient %g", all->list[i].name,
-                          (long long)(j - all->at[i]), (up - down) / (2 * h), g[j]);
+            ck_assert_msg(error < 1e-7, "%s[%lld]: difference %g, gradient %g", f->all->list[i].name,
+                          (long long)(j - f->all->at[i]), (up - down) / (2 * h), g[j]);
         }
     ck_assert(worst > 0); /* it did compare something */
     tn_free(g);
-    close_graph(&f);
+}
+
+/* Branches; and, in place, a layer over the output that the one before it reads again. */
+START_TEST(gradients_are_central_differences)
+{
+    const tn_setting settings[] = {{"widths", "[6, 5]"}, {"activation", "tanh"}, {"regularizer", "dropout"}};
+    for (int k = 0; k < 2; k++) {
+        graph_fixture f;
+        open_graph(&f, k ? "mlp" : "dag", 64, 1, settings, k ? 3 : 0);
+        graph_fill(&f, 6);
+        run(&f, 6, TN_TRAIN);
+        check_differences(&f);
+        graph_close(&f);
+    }
 }
 END_TEST
 
 START_TEST(accumulation_adds_and_setting_ignores_what_was_there)
 {
-    fixture f;
+    graph_fixture f;
     open_graph(&f, "dag", 64, 1, NULL, 0);
     tn_parameters *all = tn_graph_parameters(f.graph);
-    fill_batch(&f, 40, 64);
+    graph_fill(&f, 40);
     double *g = all->g, *once = tn_alloc((size_t)all->elements, sizeof *once);
     for (int64_t i = 0; i < all->elements; i++)
         g[i] = NAN;
@@ -131,7 +83,7 @@ START_TEST(accumulation_adds_and_setting_ignores_what_was_there)
             ck_assert_double_eq_tol(g[j], 2 * once[j], 1e-12 * (1 + fabs(once[j])));
         }
     tn_free(once);
-    close_graph(&f);
+    graph_close(&f);
 }
 END_TEST
 
@@ -139,11 +91,11 @@ START_TEST(threads_change_no_bit)
 {
     float *first = NULL;
     for (int32_t threads = 1; threads <= 3; threads++) {
-        fixture f;
+        graph_fixture f;
         tn_setting width = {"width", "700"}; /* wide enough for several pieces and tiles */
         open_graph(&f, "dag", 32, threads, &width, 1);
         tn_parameters *all = tn_graph_parameters(f.graph);
-        fill_batch(&f, 40, 32);
+        graph_fill(&f, 40);
         run(&f, 40, TN_TRAIN);
         size_t bytes = (size_t)all->elements * sizeof(float);
         if (threads == 1) {
@@ -151,7 +103,7 @@ START_TEST(threads_change_no_bit)
             memcpy(first, all->g, bytes);
         }
         ck_assert_mem_eq(first, all->g, bytes);
-        close_graph(&f);
+        graph_close(&f);
     }
     tn_free(first);
 }
@@ -161,13 +113,13 @@ END_TEST
 START_TEST(backends_give_the_same_gradients)
 {
     for (uint32_t real = 32; real <= 64; real += 32) {
-        fixture f[2];
+        graph_fixture f[2];
         double scale = 0, worst = 0;
         tn_setting width = {"width", "300"};
         for (int i = 0; i < 2; i++) {
             backend = i ? "openblas" : "reference";
             open_graph(&f[i], "dag", real, 2, &width, 1);
-            fill_batch(&f[i], 40, real);
+            graph_fill(&f[i], 40);
             run(&f[i], 40, TN_TRAIN);
         }
         backend = "reference";
@@ -181,42 +133,42 @@ START_TEST(backends_give_the_same_gradients)
             }
         ck_assert_double_gt(scale, 0.01);
         ck_assert_double_le(worst, scale * (real == 64 ? 1e-13 : 1e-5));
-        close_graph(&f[0]);
-        close_graph(&f[1]);
+        graph_close(&f[0]);
+        graph_close(&f[1]);
     }
 }
 END_TEST
 
 START_TEST(memory_is_shared_between_lifetimes)
 {
-    fixture f;
+    graph_fixture f;
     open_graph(&f, "dag", 32, 1, NULL, 0);
     tn_graph_memory memory = tn_graph_memory_of(f.graph);
     ck_assert_int_lt(memory.activations, memory.activations_unshared);
-    close_graph(&f);
+    graph_close(&f);
 }
 END_TEST
 
 START_TEST(a_steady_step_allocates_nothing)
 {
-    fixture f;
+    graph_fixture f;
     open_graph(&f, "dag", 32, 2, NULL, 0);
-    fill_batch(&f, 40, 32);
+    graph_fill(&f, 40);
     run(&f, 40, TN_TRAIN);
     int64_t before = tn_memory_count();
     run(&f, 40, TN_TRAIN);
     run(&f, 39, TN_TRAIN);
     ck_assert_int_eq(tn_memory_count(), before);
-    close_graph(&f);
+    graph_close(&f);
 }
 END_TEST
 
 START_TEST(the_output_is_what_the_loss_saw)
 {
-    fixture f;
+    graph_fixture f;
     double expected = 0;
     open_graph(&f, "dag", 64, 1, NULL, 0);
-    fill_batch(&f, 5, 64);
+    graph_fill(&f, 5);
     double loss = run(&f, 5, 0);
     const tn_tensor *y = tn_graph_output(f.graph);
     ck_assert_int_eq(y->ndim, 2);
@@ -229,7 +181,7 @@ START_TEST(the_output_is_what_the_loss_saw)
         expected += sum - 0.9 * x[i % 3] - 0.1 / 3 * (x[0] + x[1] + x[2]); /* smoothing 0.1 */
     }
     ck_assert_double_eq_tol(loss, expected, 1e-12);
-    close_graph(&f);
+    graph_close(&f);
 }
 END_TEST
 
@@ -241,9 +193,9 @@ START_TEST(buffers_are_named_and_change_in_training_only)
                                         "hidden.1.norm.running_mean", "hidden.1.norm.running_var"};
     const tn_setting settings[] = {{"widths", "[5, 4]"}, {"normalizer", "batchnorm"}};
     const tn_graph_buffer *buffers;
-    fixture f;
+    graph_fixture f;
     open_graph(&f, "mlp", 64, 1, settings, 2);
-    fill_batch(&f, 40, 64);
+    graph_fill(&f, 40);
     for (int trained = 0; trained < 2; trained++) {
         run(&f, 40, trained ? TN_TRAIN : 0);
         ck_assert_uint_eq(tn_graph_buffers(f.graph, &buffers), 4);
@@ -255,23 +207,7 @@ START_TEST(buffers_are_named_and_change_in_training_only)
                 ck_assert_int_eq(number_in(&buffers[i], j) != i % 2, trained); /* means start at 0, variances at 1 */
         }
     }
-    close_graph(&f);
-}
-END_TEST
-
-START_TEST(a_layer_that_feeds_nothing_is_refused)
-{
-    fixture f = {0};
-    tn_error err = {0};
-    tn_setting dead = {"dead", "true"};
-    f.registry = test_registry("TENON_TEST_PLUGINS");
-    ck_ok(tn_pool_create(1, &f.pool, &err), err);
-    ck_ok(tn_instance_create(f.registry, "model", "dag", 32, "model", &dead, 1, &f.model, &err), err);
-    ck_ok(tn_instance_create(f.registry, "loss", "cross-entropy", 32, "loss", NULL, 0, &f.loss, &err), err);
-    tn_graph_options options = options_of(&f, 32, 4);
-    ck_assert_int_eq(tn_graph_create(&options, &f.graph, &err), TN_E_INVALID);
-    ck_assert_ptr_nonnull(strstr(err.msg, "\"dead\" feeds nothing"));
-    close_graph(&f);
+    graph_close(&f);
 }
 END_TEST
 
@@ -279,18 +215,23 @@ END_TEST
 
 static void create_wrong(const char *model, const tn_setting *settings, size_t count, int32_t wanted, const char *words)
 {
-    fixture f = {0};
+    const graph_choice choice = {
+        .model = model, .settings = settings, .count = count, .real = 32, .threads = 4, .batch = 4};
+    graph_fixture f;
     tn_error err = {0};
-    f.registry = test_registry("TENON_TEST_PLUGINS");
-    ck_ok(tn_pool_create(4, &f.pool, &err), err);
-    ck_ok(tn_instance_create(f.registry, "model", model, 32, "model", settings, count, &f.model, &err), err);
-    ck_ok(tn_instance_create(f.registry, "loss", "cross-entropy", 32, "loss", NULL, 0, &f.loss, &err), err);
-    tn_graph_options options = options_of(&f, 32, 4);
-    int32_t status = tn_graph_create(&options, &f.graph, &err);
+    graph_prepare(&f, &choice);
+    int32_t status = graph_create(&f, &err);
     ck_assert_msg(status == wanted, "%s: status %d: %s", words, status, err.msg);
     ck_assert_msg(status == TN_OK || strstr(err.msg, words), "\"%s\" is not in: %s", words, err.msg);
-    close_graph(&f);
+    graph_close(&f);
 }
+
+START_TEST(a_layer_that_feeds_nothing_is_refused)
+{
+    tn_setting dead = {"dead", "true"};
+    create_wrong("dag", &dead, 1, TN_E_INVALID, "\"dead\" feeds nothing");
+}
+END_TEST
 
 START_TEST(a_layer_that_plans_wrongly_is_refused)
 {
@@ -328,32 +269,29 @@ END_TEST
 /* A smaller batch may fall into more pieces than the largest: partials must have room for all. */
 START_TEST(every_batch_size_fits_the_plan)
 {
-    fixture f;
+    graph_fixture f;
     /* Rows of 8192 and a batch of 65: 33 pieces of 2 rows, where 64 samples are 64 pieces of one. */
     tn_setting wide[] = {{"widths", "[8192]"}, {"normalizer", "layernorm"}};
     static const int64_t sizes[] = {1, 2, 31, 33, 63, 64, 65};
     open_graph(&f, "mlp", 32, 2, wide, 2);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        fill_batch(&f, sizes[i], 32);
+        graph_fill(&f, sizes[i]);
         run(&f, sizes[i], TN_TRAIN);
     }
-    close_graph(&f);
+    graph_close(&f);
 }
 END_TEST
 
 START_TEST(every_failed_allocation_is_an_error)
 {
-    fixture f = {0};
+    const graph_choice choice = {.model = "dag", .real = 32, .batch = 4};
+    graph_fixture f;
     tn_error err = {0};
     int64_t failures = 0;
-    f.registry = test_registry("TENON_TEST_PLUGINS");
-    ck_ok(tn_pool_create(1, &f.pool, &err), err);
-    ck_ok(tn_instance_create(f.registry, "model", "dag", 32, "model", NULL, 0, &f.model, &err), err);
-    ck_ok(tn_instance_create(f.registry, "loss", "cross-entropy", 32, "loss", NULL, 0, &f.loss, &err), err);
-    tn_graph_options options = options_of(&f, 32, 4);
+    graph_prepare(&f, &choice);
     for (int64_t nth = 1; nth < 10000; nth++) {
         tn_memory_fail_at(nth);
-        int32_t status = tn_graph_create(&options, &f.graph, &err);
+        int32_t status = graph_create(&f, &err);
         tn_memory_fail_at(-1);
         if (status == TN_OK)
             break;
@@ -361,7 +299,7 @@ START_TEST(every_failed_allocation_is_an_error)
         failures++;
     }
     ck_assert_int_gt(failures, 20);
-    close_graph(&f);
+    graph_close(&f);
 }
 END_TEST
 
