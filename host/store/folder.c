@@ -5,15 +5,14 @@
 #include "host/store/folder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "host/base/error.h"
 #include "host/base/memory.h"
+#include "host/store/newfile.h"
 
 static int32_t io_error(tn_error *err, const char *what, const char *path)
 {
@@ -85,46 +84,15 @@ int32_t tn_folder_create(const char *parent, const char *name, char **ret, tn_er
     return status;
 }
 
-static int write_all(int fd, const char *bytes, size_t count)
-{
-    while (count > 0) {
-        ssize_t done = write(fd, bytes, count);
-        if (done < 0 && errno != EINTR)
-            return -1;
-        if (done > 0) {
-            bytes += done;
-            count -= (size_t)done;
-        }
-    }
-    return 0;
-}
-
-/* A rename is safe against a power cut once the folder itself is on disk. */
-static int sync_folder(const char *folder)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed = fd < 0 || fsync(fd) != 0;
-    if (fd >= 0)
-        close(fd);
-    return failed;
-}
-
 int32_t tn_folder_write(const char *folder, const char *file, const void *bytes, size_t count, tn_error *err)
 {
-    char *path = tn_format("%s/%s", folder, file), *temporary = tn_format("%s/.%s.new", folder, file);
-    int32_t status = path && temporary ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for a path");
-    int fd = status == TN_OK ? open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
-    if (status == TN_OK && fd < 0)
-        status = io_error(err, "write", temporary);
-    if (status == TN_OK && (write_all(fd, bytes, count) != 0 || fsync(fd) != 0))
-        status = io_error(err, "write", temporary);
-    if (fd >= 0 && close(fd) != 0 && status == TN_OK)
-        status = io_error(err, "write", temporary);
-    if (status == TN_OK && (rename(temporary, path) != 0 || sync_folder(folder) != 0))
-        status = io_error(err, "rename to its final name", temporary);
-    if (status != TN_OK && fd >= 0)
-        unlink(temporary);
+    tn_newfile new;
+    char *path = tn_format("%s/%s", folder, file);
+    if (!path)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    int32_t status = tn_newfile_open(path, &new, err);
+    if (status == TN_OK)
+        status = tn_newfile_write(&new, bytes, count, err);
     tn_free(path);
-    tn_free(temporary);
-    return status;
+    return tn_newfile_close(&new, status, err);
 }

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * newfile.c: a file that appears whole under its name or not at all.
+ */
+#include "host/store/newfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host/base/memory.h"
+
+static int32_t io_error(tn_error *err, const char *what, const char *path)
+{
+    return tn_error_set(err, TN_E_IO, "%s: can not %s: %s", path, what, strerror(errno));
+}
+
+/* Bytes of the folder's part of a path, its last '/' included. */
+static size_t folder_bytes(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash + 1 - path) : 0;
+}
+
+int32_t tn_newfile_open(const char *path, tn_newfile *ret, tn_error *err)
+{
+    int folder = (int)folder_bytes(path);
+    *ret = (tn_newfile){-1, tn_strdup(path), tn_format("%.*s.%s.new", folder, path, path + folder)};
+    if (!ret->path || !ret->temporary)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    ret->fd = open(ret->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return ret->fd < 0 ? io_error(err, "write", ret->temporary) : TN_OK;
+}
+
+int32_t tn_newfile_write(tn_newfile *file, const void *bytes, size_t count, tn_error *err)
+{
+    for (const char *at = bytes; count > 0;) {
+        ssize_t done = write(file->fd, at, count);
+        if (done < 0 && errno != EINTR)
+            return io_error(err, "write", file->temporary);
+        if (done > 0) {
+            at += done;
+            count -= (size_t)done;
+        }
+    }
+    return TN_OK;
+}
+
+/* A rename is safe against a power cut once the folder itself is on disk. */
+static int sync_folder(const char *path)
+{
+    size_t bytes = folder_bytes(path);
+    char *folder = bytes ? tn_strndup(path, bytes) : tn_strdup(".");
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int failed = fd < 0 || fsync(fd) != 0;
+    if (fd >= 0)
+        close(fd);
+    tn_free(folder);
+    return failed;
+}
+
+/* Everything that puts the written file under its name. */
+static int32_t settle(tn_newfile *file, tn_error *err)
+{
+    if (fsync(file->fd) != 0)
+        return io_error(err, "write", file->temporary);
+    if (rename(file->temporary, file->path) != 0)
+        return io_error(err, "rename to its final name", file->temporary);
+    return sync_folder(file->path) != 0 ? io_error(err, "put on disk the folder of", file->path) : TN_OK;
+}
+
+int32_t tn_newfile_close(tn_newfile *file, int32_t status, tn_error *err)
+{
+    if (file->fd >= 0) {
+        if (status == TN_OK)
+            status = settle(file, err);
+        if (status != TN_OK)
+            unlink(file->temporary);
+        close(file->fd); /* what it could still say, fsync has said */
+    }
+    tn_free(file->path);
+    tn_free(file->temporary);
+    *file = (tn_newfile){.fd = -1};
+    return status;
+}
