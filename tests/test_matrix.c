@@ -5,12 +5,10 @@
  */
 #include <tenon/dense.h>
 
-#include "host/graph/compute.h"
 #include "host/update/matrix.h"
-#include "tests/component.h"
 #include "tests/malloc_count.h"
+#include "tests/matrix.h"
 #include "tests/processes.h"
-#include "tests/update.h"
 
 /* ---- a rule of matrices on a world of parameters, driven as the chain does ---- */
 
@@ -24,10 +22,7 @@ typedef struct rig {
     void *like[RIG_SLOTS]; /* arenas of like-shaped slots */
     int32_t slots;
     void *d;
-    tn_compute_host host;
-    tn_compute compute;
-    tn_backend backend;
-    tn_instance *library;
+    products products;
     tn_context context;
     tn_clock clock;
     int64_t clocks[WORLD_PARAMETERS];
@@ -82,7 +77,7 @@ static tn_items_options rig_options(rig *r, tn_comm *comm)
                               .hyper = r->rule->hyper,
                               .context = &r->context,
                               .parameters = &r->w->parameters,
-                              .compute = &r->compute,
+                              .compute = &r->products.compute,
                               .comm = comm};
 }
 
@@ -101,9 +96,7 @@ static rig *rig_new(world *w, const char *name, ...)
     for (const char *row; (row = va_arg(args, const char *));)
         component_set(r->rule, row, va_arg(args, const char *));
     va_end(args);
-    r->library = component_open("backend", "reference", 0, &r->backend, sizeof r->backend);
-    r->host = (tn_compute_host){.backend = &r->backend, .pool = w->pool};
-    r->compute = tn_compute_open(&r->host);
+    products_open(&r->products, w->pool);
     r->services = (tn_services){.struct_size = sizeof r->services, .host = r, .log = rig_log};
     r->context = (tn_context){.struct_size = sizeof r->context, .services = &r->services};
     r->d = tn_alloc_aligned((size_t)w->parameters.elements * (w->parameters.real / 8));
@@ -129,7 +122,7 @@ static void rig_free(rig *r)
         tn_free(r->like[j]);
     tn_free(r->d);
     tn_instance_free(r->rule);
-    tn_instance_free(r->library);
+    tn_instance_free(r->products.library);
     world_free(r->w);
     free(r);
 }
@@ -195,29 +188,10 @@ static void rig_open(rig *r, tn_comm *comm) { ck_ok(rig_try_open(r, comm), r->er
 static void rig_step(rig *r)
 {
     ck_ok(rig_try_step(r), r->err);
-    ck_assert_int_eq(r->host.failed, 0);
+    ck_assert_int_eq(r->products.host.failed, 0);
 }
 
-/* ---- golden values ---- */
-
-static double number(const json_t *list, size_t i) { return json_real_value(json_array_get(list, i)); }
-
-static void put_all(world *w, void *arena, int64_t i, const json_t *list)
-{
-    ck_assert_int_eq((int64_t)json_array_size(list), w->list[i].n);
-    for (int64_t j = 0; j < w->list[i].n; j++)
-        world_put(w, arena, i, j, number(list, (size_t)j));
-}
-
-static void expect_all(const world *w, const void *arena, int64_t i, const json_t *right, double allowed,
-                       const char *what)
-{
-    for (int64_t j = 0; j < w->list[i].n; j++) {
-        double found = world_get(w, arena, i, j), needed = number(right, (size_t)j);
-        expect(fabs(found - needed) <= allowed, "%s f%u, parameter %d, element %d: %.17g, needed %.17g", what,
-               w->parameters.real, (int)i, (int)j, found, needed);
-    }
-}
+/* ---- singular values ---- */
 
 /* Singular values, descending, by turning pairs of columns until all are orthogonal (one-sided Jacobi). */
 static int32_t by_size(const void *a, const void *b)
@@ -605,55 +579,14 @@ END_TEST
 
 /* ---- kfac ---- */
 
-static void add_linear(world *w, const char *layer, int64_t rows, int64_t columns)
+static void into_items(void *user, int64_t weight, const tn_tensor *x, const tn_tensor *dy, double seed)
 {
-    const int64_t shape[] = {rows, columns};
-    world_slice(w, 2, shape, 0, -1);
-    w->list[w->parameters.count - 1].layer = layer;
-    world_slice(w, 1, shape, 0, -1);
-    w->list[w->parameters.count - 1].layer = layer;
-    w->list[w->parameters.count - 1].role = TN_ROLE_BIAS;
+    tn_items_tap(user, weight, x, dy, seed);
 }
 
-static void put_pair(world *w, void *arena, int64_t weight, const json_t *pair)
-{
-    put_all(w, arena, weight, json_object_get(pair, "w"));
-    put_all(w, arena, weight + 1, json_object_get(pair, "b"));
-}
-
-static void expect_pair(const world *w, int64_t weight, const json_t *pair, double allowed)
-{
-    expect_all(w, w->parameters.p, weight, json_object_get(pair, "w"), allowed, "kfac");
-    expect_all(w, w->parameters.p, weight + 1, json_object_get(pair, "b"), allowed, "kfac");
-}
-
-/* Rows lo to lo + n of golden taps, as one micro-batch whose gradients carry `seed`. */
 static void tap_rows(rig *r, int64_t weight, const json_t *taps, int64_t lo, int64_t n, double seed)
 {
-    const tn_parameter *p = &r->w->list[weight];
-    int64_t extents[2][2] = {{n, p->shape[1]}, {n, p->shape[0]}}, strides[2][2];
-    _Alignas(64) double data[2][64];
-    tn_tensor t[2];
-    for (int k = 0; k < 2; k++) {
-        const json_t *list = json_object_get(taps, k ? "dy" : "x");
-        int64_t columns = extents[k][1];
-        for (int64_t i = 0; i < n * columns; i++) {
-            double value = number(list, (size_t)(lo * columns + i)) * (k ? seed : 1);
-            if (r->w->parameters.real == 64)
-                data[k][i] = value;
-            else
-                ((float *)data[k])[i] = (float)value;
-        }
-        strides[k][0] = columns;
-        strides[k][1] = 1;
-        t[k] = (tn_tensor){.data = data[k],
-                           .device = {TN_CPU, 0},
-                           .ndim = 2,
-                           .dtype = {TN_FLOAT, (uint8_t)r->w->parameters.real, 1},
-                           .shape = extents[k],
-                           .strides = strides[k]};
-    }
-    tn_items_tap(r->items, weight, &t[0], &t[1], seed);
+    golden_tap(r->w, weight, taps, lo, n, seed, into_items, r->items);
 }
 
 static rig *kfac_rig(const json_t *golden, uint32_t real)
@@ -862,7 +795,7 @@ START_TEST(inverses_are_exact_across_blocks)
         for (int64_t i = 0; i < n; i++) /* diagonally dominant: well conditioned */
             for (int64_t j = 0; j <= i; j++)
                 a[i * n + j] = b[i * n + j] = b[j * n + i] = i == j ? 2 + (double)n : world_noise(i, j, 9);
-        ck_assert_int_eq(tn_dense_inverse(&r->compute, a, n, work), 1);
+        ck_assert_int_eq(tn_dense_inverse(&r->products.compute, a, n, work), 1);
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < n; j++) {
                 double sum = 0;
@@ -872,9 +805,9 @@ START_TEST(inverses_are_exact_across_blocks)
                 expect(a[i * n + j] == a[j * n + i], "n %d: not symmetric", (int)n);
             }
         b[n * n - 1] = -1;
-        ck_assert_int_eq(tn_dense_inverse(&r->compute, b, n, work), 0);
+        ck_assert_int_eq(tn_dense_inverse(&r->products.compute, b, n, work), 0);
         b[n * n - 1] = NAN;
-        ck_assert_int_eq(tn_dense_inverse(&r->compute, b, n, work), 0);
+        ck_assert_int_eq(tn_dense_inverse(&r->products.compute, b, n, work), 0);
         free(a);
         free(b);
         free(work);

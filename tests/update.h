@@ -29,6 +29,8 @@ typedef struct world {
     int32_t check_finite;
     uint64_t seed;
     const tn_signals *signals; /* NULL: none */
+    const tn_compute *compute; /* likewise */
+    tn_comm *comm;
     tn_chain *chain;
     tn_step_result result;
     tn_error err;
@@ -193,6 +195,8 @@ static inline int32_t world_try_chain(world *w)
                                       .services = &services,
                                       .seed = w->seed,
                                       .check_finite = w->check_finite,
+                                      .compute = w->compute,
+                                      .comm = w->comm,
                                       .signals = w->signals};
     return tn_chain_create(&options, &w->chain, &w->err);
 }

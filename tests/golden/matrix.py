@@ -187,7 +187,20 @@ def least_squares():
     return {"x": x.ravel().tolist(), "dy": np.array(dy, float).ravel().tolist(), "samples": 8,
             "p0": {"w": p0[:, :-1].ravel().tolist(), "b": p0[:, -1].tolist()},
             "g": {"w": gradient[:, :-1].ravel().tolist(), "b": gradient[:, -1].tolist()},
-            "right": {"w": right[:, :-1].ravel().tolist(), "b": right[:, -1].tolist()}}
+            "right": {"w": right[:, :-1].ravel().tolist(), "b": right[:, -1].tolist()},
+            "clipped": clipped(p0, gradient, ones(x), np.array(dy, float))}
+
+
+def clipped(p0, gradient, x, dy, lr=0.5, damping=0.25, kappa=0.125):
+    """One step of K-FAC through KL clipping: kappa over d^T F d, which is lr^2 u g for the step d = -lr u."""
+    a_inverse, g_inverse = inverses(x.T @ x / len(x), dy.T @ dy / len(dy), damping)
+    u = g_inverse @ gradient @ a_inverse
+    size = lr * lr * (u * gradient).sum()
+    nu = min(1.0, np.sqrt(kappa / abs(size)))
+    assert nu < 0.9
+    p = p0 - nu * lr * u
+    return {"settings": {"lr": str(lr), "damping": str(damping), "kappa": str(kappa)}, "size": size, "nu": nu,
+            "p": {"w": p[:, :-1].ravel().tolist(), "b": p[:, -1].tolist()}}
 
 
 if __name__ == "__main__":
