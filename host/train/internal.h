@@ -144,6 +144,8 @@ tn_position tn_window_position(const tn_trainer *t);
 
 /* What links of the chain can ask for: fills t->signals. Refuses a link whose signal layers or loss do not offer. */
 int32_t tn_signals_open(tn_trainer *t, tn_error *err);
+/* Once the chain is there: refuses taps that the loss does not offer. */
+int32_t tn_signals_check(tn_trainer *t, tn_error *err);
 
 /* ---- record.c ---- */
 

@@ -134,7 +134,8 @@ static int32_t open_chain(tn_trainer *t, tn_error *err)
                                 .signals = &t->signals,
                                 .p = t->precision.stored ? t->precision.storage : (tn_codec_use){0},
                                 .state = t->precision.state};
-    return tn_chain_create(&options, &t->chain, err);
+    status = tn_chain_create(&options, &t->chain, err);
+    return status == TN_OK ? tn_signals_check(t, err) : status;
 }
 
 /* Can every process's share of n samples be trained on? */

@@ -65,7 +65,7 @@ static int32_t asks_for_products(const tn_trainer *t, const tn_instance *link, i
 int32_t tn_signals_open(tn_trainer *t, tn_error *err)
 {
     int32_t status = TN_OK, asks;
-    t->signals = (tn_signals){.user = t, .gradient = gradient};
+    t->signals = (tn_signals){.user = t, .gradient = gradient, .taps = 1};
     for (size_t i = 0; i < t->e->update_count && status == TN_OK; i++) {
         status = asks_for_products(t, t->e->update[i], &asks, err);
         if (status != TN_OK || !asks)
@@ -76,4 +76,11 @@ int32_t tn_signals_open(tn_trainer *t, tn_error *err)
         t->signals.product = product;
     }
     return status;
+}
+
+int32_t tn_signals_check(tn_trainer *t, tn_error *err)
+{
+    int32_t status = tn_chain_tapping(t->chain) == TN_TAP_SAMPLED ? tn_graph_offers_samples(t->graph, err) : TN_OK;
+    return status == TN_OK ? TN_OK
+                           : tn_error_wrap(err, status, "update taps layers under targets drawn from the model");
 }

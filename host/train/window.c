@@ -76,9 +76,31 @@ int32_t tn_window_visit(tn_trainer *t, uint32_t flags, double seed, tn_window_lo
 
 /* ---- the gradient ---- */
 
-static int32_t look_first(tn_trainer *t, const tn_graph_run *run, void *arg, tn_error *err)
+static void hand_tap(void *user, int64_t weight, const tn_tensor *x, const tn_tensor *dy, double seed)
 {
-    return tn_graph_run_batch(t->graph, run, arg, err);
+    tn_trainer *t = user;
+    tn_chain_tap(t->chain, weight, x, dy, seed);
+}
+
+typedef struct {
+    tn_exact *sums;
+    int32_t tapping;
+} first_look;
+
+/* Taps of the true targets come along; drawn ones need a backward of their own. */
+static int32_t look_first(tn_trainer *t, const tn_graph_run *given, void *arg, tn_error *err)
+{
+    const first_look *look = arg;
+    tn_graph_run run = *given;
+    run.user = t;
+    run.tap = look->tapping == TN_TAP_TARGETS ? hand_tap : NULL;
+    int32_t status = tn_graph_run_batch(t->graph, &run, look->sums, err);
+    if (status != TN_OK || look->tapping != TN_TAP_SAMPLED)
+        return status;
+    run.flags = TN_TRAIN | TN_FREEZE;
+    run.no_gradient = run.sampled = 1;
+    run.tap = hand_tap;
+    return tn_graph_run_batch(t->graph, &run, look->sums, err);
 }
 
 /* A power of two near 1 / samples, so that gradients stay in range; what is left goes into the chain's scale. */
@@ -89,10 +111,11 @@ static double seed_of(const tn_trainer *t)
 
 int32_t tn_window_run(tn_trainer *t, tn_exact sums[TN_SUMS_MAX], tn_error *err)
 {
+    first_look look = {sums, tn_chain_tapping(t->chain)};
     t->loss_scale = tn_precision_scale(t);
     t->seed = seed_of(t);
     t->held = -1;
-    int32_t status = tn_window_visit(t, 0, t->seed, look_first, sums, err);
+    int32_t status = tn_window_visit(t, 0, t->seed, look_first, &look, err);
     if (status == TN_OK)
         status = tn_processes_join_arena(t, tn_graph_parameters(t->graph)->g, err);
     if (status == TN_OK)

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Storage of parameters with and without a master, and loss scales.
+ */
+#include "host/base/memory.h"
+#include "tests/small_run.h"
+
+static void open_small(outcome *o, tn_log *log, const char *const *overrides, size_t count)
+{
+    tn_error err = {0};
+    ck_ok(open_run(o, log, overrides, count, &err), err);
+}
+
+static void step(outcome *o)
+{
+    tn_error err = {0};
+    ck_ok(tn_trainer_step(o->trainer, &err), err);
+}
+
+static float *copy(const void *arena, const tn_parameters *all)
+{
+    float *copied = tn_alloc((size_t)all->elements, sizeof *copied);
+    return memcpy(copied, arena, (size_t)all->elements * sizeof *copied);
+}
+
+/* To nearest, ties to even, of finite numbers. */
+static float to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000u;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The gradient of a step is that of parameters rounded by hand; the masters have bits that bf16 has not. */
+START_TEST(layers_see_rounded_masters)
+{
+    outcome o;
+    tn_log log;
+    tn_exact sums[TN_SUMS_MAX] = {0};
+    tn_error err = {0};
+    open_small(&o, &log, (const char *[]){"precision={storage: bf16}", "model.regularizer=dropout"}, 2);
+    tn_parameters *all = tn_graph_parameters(tn_trainer_graph(o.trainer));
+    step(&o);
+    float *rounded = copy(all->p, all);
+    int64_t narrow = 0, some = 0;
+    for (int64_t i = 0; i < all->count; i++)
+        for (int64_t j = all->at[i]; j < all->at[i] + all->list[i].n; j++) {
+            rounded[j] = to_bf16(rounded[j]);
+            narrow += rounded[j] == ((float *)all->p)[j];
+            some++;
+        }
+    ck_assert_int_lt(narrow, some / 10);
+    step(&o);
+    float *gradient = copy(all->g, all);
+    tn_graph_run again = {.n = 16, .flags = TN_TRAIN, .attempt = 1, .update = 1, .seed = 1.0 / 16, .p = rounded};
+    ck_ok(tn_graph_run_batch(tn_trainer_graph(o.trainer), &again, sums, &err), err);
+    for (int64_t i = 0; i < all->count; i++)
+        ck_assert_mem_eq(gradient + all->at[i], (float *)all->g + all->at[i],
+                         (size_t)all->list[i].n * sizeof *gradient);
+    tn_free(gradient);
+    tn_free(rounded);
+    close_run(&o);
+}
+END_TEST
+
+/* PRC-04: steps below half a unit in the last place of bf16 are lost without a master, and add up with one. */
+START_TEST(small_steps_need_masters)
+{
+    for (int master = 0; master < 2; master++) {
+        outcome o;
+        tn_log log;
+        const char *precision = master ? "precision={storage: bf16}" : "precision={storage: bf16, master: false}";
+        open_small(&o, &log, (const char *[]){precision, "update.rule={use: sgd, lr: 1e-5}"}, 2);
+        tn_parameters *all = tn_graph_parameters(tn_trainer_graph(o.trainer));
+        float *before = copy(all->p, all);
+        for (int i = 0; i < 6; i++)
+            step(&o);
+        ck_assert_int_eq(o.updates, 6);
+        int64_t moved = 0, some = 0;
+        for (int64_t i = 0; i < all->count; i++)
+            for (int64_t j = all->at[i]; j < all->at[i] + all->list[i].n; j++) {
+                float now = ((float *)all->p)[j];
+                if (!master)
+                    ck_assert(now == to_bf16(now));
+                if (fabsf(before[j]) > 0.02) {
+                    some++;
+                    moved += now != before[j];
+                }
+            }
+        ck_assert_int_gt(some, 1000);
+        if (master)
+            ck_assert_int_gt(moved, some / 2);
+        else
+            ck_assert_int_eq(moved, 0);
+        tn_free(before);
+        close_run(&o);
+    }
+}
+END_TEST
+
+static void check_learns(const char *const *overrides, size_t count)
+{
+    const char *all[8] = {"train.epochs=12"};
+    outcome o;
+    memcpy(all + 1, overrides, count * sizeof *all);
+    run(&o, all, count + 1);
+    ck_assert_msg(o.accuracy >= 0.9, "%s: accuracy %g", overrides[0], o.accuracy);
+    close_run(&o);
+}
+
+START_TEST(runs_in_narrow_storage_learn)
+{
+    check_learns((const char *[]){"precision={storage: bf16}"}, 1);
+    check_learns((const char *[]){"precision={storage: bf16, master: false}"}, 1);
+    check_learns((const char *[]){"precision={storage: bf16, state: blockwise8}"}, 1);
+    check_learns((const char *[]){"precision={storage: fp16, loss_scale: dynamic}"}, 1);
+    check_learns((const char *[]){"precision={storage: bf16, master: false}", "+update={use: ema, decay: 0.9}"}, 2);
+}
+END_TEST
+
+/* Powers of two come out of every sum again: bit for bit what a run without a scale does. */
+START_TEST(a_scale_is_divided_out)
+{
+    outcome plain, scaled;
+    run(&plain, (const char *[]){"model.regularizer=dropout"}, 1);
+    run(&scaled, (const char *[]){"model.regularizer=dropout", "precision.loss_scale={use: constant, value: 1024}"}, 2);
+    assert_same_bits(&plain, &scaled);
+    ck_assert(plain.loss == scaled.loss);
+    ck_assert_int_eq(scaled.scales, scaled.updates);
+    ck_assert_double_eq(scaled.scale[0], 1024);
+    ck_assert_int_eq(plain.scales, 0);
+    close_run(&plain);
+    close_run(&scaled);
+}
+END_TEST
+
+typedef struct {
+    size_t count;
+    char *bytes[64];
+    float *p;
+} state;
+
+static state take_state(const outcome *o)
+{
+    const tn_chain *chain = tn_trainer_chain(o->trainer);
+    state s = {.count = tn_chain_slot_count(chain), .p = copy(parameters(o)->p, parameters(o))};
+    ck_assert_uint_gt(s.count, 0);
+    ck_assert_uint_le(s.count, 64);
+    for (size_t i = 0; i < s.count; i++) {
+        tn_chain_slot slot;
+        tn_chain_slot_at(chain, i, &slot);
+        s.bytes[i] = tn_alloc((size_t)slot.bytes + 1, 1);
+        memcpy(s.bytes[i], slot.data, (size_t)slot.bytes);
+    }
+    return s;
+}
+
+/* 1: no bit changed. */
+static int compare_state(state *s, const outcome *o)
+{
+    const tn_parameters *all = parameters(o);
+    int same = 1;
+    for (int64_t i = 0; i < all->count; i++)
+        same &= !memcmp(s->p + all->at[i], (float *)all->p + all->at[i], (size_t)all->list[i].n * sizeof *s->p);
+    for (size_t i = 0; i < s->count; i++) {
+        tn_chain_slot slot;
+        tn_chain_slot_at(tn_trainer_chain(o->trainer), i, &slot);
+        same &= !memcmp(s->bytes[i], slot.data, (size_t)slot.bytes);
+        tn_free(s->bytes[i]);
+    }
+    tn_free(s->p);
+    return same;
+}
+
+/* A scale too large for fp16: its updates are skipped and change no bit, each halves it, until one commits. No link
+ * reads gradients first here: the scale alone has them checked. */
+START_TEST(overflow_skips_and_halves)
+{
+    outcome o;
+    tn_log log;
+    open_small(&o, &log,
+               (const char *[]){"~update.clip-norm", "+update={use: ema}",
+                                "precision={storage: fp16, loss_scale: {use: dynamic, initial: 0x1p26, interval: 4}}"},
+               3);
+    int attempts = 0;
+    for (int64_t skips = 0; o.updates == 0 && attempts < 20; attempts++, skips = o.skips) {
+        state before = take_state(&o);
+        step(&o);
+        int64_t clock = tn_chain_clocks(tn_trainer_chain(o.trainer))[0];
+        ck_assert_int_eq(compare_state(&before, &o), o.skips > skips);
+        ck_assert_int_eq(clock, o.updates);
+        ck_assert_double_eq(o.scale[attempts], 0x1p26 / exp2(attempts));
+        ck_assert_int_eq(tn_trainer_attempt(o.trainer), attempts + 1);
+    }
+    ck_assert_int_gt(o.skips, 2);
+    ck_assert_int_eq(o.updates, 1);
+    double first = o.scale[o.scales - 1];
+    for (int i = 0; i < 4; i++)
+        step(&o);
+    ck_assert_int_eq(o.updates + o.skips, attempts + 4);
+    ck_assert_double_eq(o.scale[attempts + 2], first); /* the first and three more */
+    ck_assert_double_eq(o.scale[attempts + 3], 2 * first);
+    close_run(&o);
+}
+END_TEST
+
+/* The factor is the scale's that was in use, not the one that comes after: in f32, growing each time, the run is still
+ * the plain one. */
+START_TEST(a_scale_divides_what_it_multiplied)
+{
+    outcome plain, scaled;
+    run(&plain, NULL, 0);
+    run(&scaled, (const char *[]){"precision.loss_scale={use: dynamic, initial: 1, interval: 1}"}, 1);
+    assert_same_bits(&plain, &scaled);
+    for (int i = 0; i < scaled.scales; i++)
+        ck_assert_double_eq(scaled.scale[i], exp2(i));
+    close_run(&plain);
+    close_run(&scaled);
+}
+END_TEST
+
+START_TEST(threads_change_no_bit_of_stored_parameters)
+{
+    for (int master = 0; master < 2; master++) {
+        outcome one, more;
+        const char *precision = master ? "precision={storage: bf16}" : "precision={storage: bf16, master: false}";
+        run(&one, (const char *[]){precision, "model.widths=[300, 150]"}, 2);
+        run(&more, (const char *[]){precision, "model.widths=[300, 150]", "train.threads=3"}, 3);
+        assert_same_bits(&one, &more);
+        close_run(&one);
+        close_run(&more);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    Suite *suite = suite_create("trainer_precision");
+    TCase *tests = tcase_create("trainer_precision");
+    tcase_set_timeout(tests, 300);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, layers_see_rounded_masters);
+    tcase_add_test(tests, small_steps_need_masters);
+    tcase_add_test(tests, runs_in_narrow_storage_learn);
+    tcase_add_test(tests, a_scale_is_divided_out);
+    tcase_add_test(tests, a_scale_divides_what_it_multiplied);
+    tcase_add_test(tests, overflow_skips_and_halves);
+    tcase_add_test(tests, threads_change_no_bit_of_stored_parameters);
+    suite_add_tcase(suite, tests);
+    return test_main(suite);
+}
