@@ -117,5 +117,8 @@ size_t tn_chain_slot_count(const tn_chain *chain);
 void tn_chain_slot_at(const tn_chain *chain, size_t index, tn_chain_slot *ret);
 /* Bytes of state held, padding included. */
 int64_t tn_chain_bytes(const tn_chain *chain);
+/* Bytes that a step in which all gradients are present moves between memory and the chain, from what is planned: see
+ * traffic.c. 0 for a minimizer, whose requests are its own. */
+int64_t tn_chain_bytes_moved(const tn_chain *chain);
 
 #endif

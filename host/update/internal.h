@@ -67,6 +67,7 @@ typedef struct tn_link {
     const tn_instance *instance;
     tn_optimizer table; /* what the plugin's own lacks is NULL */
     int32_t stage;      /* TN_LINK_* */
+    size_t real;        /* bytes of the real type */
     uint8_t *active;    /* [parameters] 1 where it is on */
     int64_t first;      /* the first parameter that it is on, or -1 */
     tn_round *rounds;
@@ -112,10 +113,13 @@ enum { TN_BUFFER_G, TN_BUFFER_1, TN_BUFFER_2, TN_BUFFER_D, TN_BUFFER_NONE, TN_BU
 /* A link's `update` as it goes from block to block. */
 typedef struct tn_call {
     const tn_link *link;
-    tn_piece piece;                         /* slot points at the next line but one */
-    const tn_operand *like[TN_CHAIN_SLOTS]; /* NULL: whole */
+    void (*update)(const tn_piece *piece);
+    tn_piece piece;                         /* slot points at `slot` */
+    char *place[TN_CHAIN_SLOTS];            /* of those used in place, the slice's first element */
+    const tn_operand *like[TN_CHAIN_SLOTS]; /* of those loaded and stored; both NULL: whole */
     void *slot[TN_CHAIN_SLOTS];
     int32_t slots;
+    int32_t loads;    /* 1: some are loaded */
     int32_t from, to; /* TN_BUFFER_* */
     int32_t dry;      /* 1: on copies of like-shaped slots */
 } tn_call;
@@ -297,6 +301,8 @@ tn_operand tn_chain_g(const tn_chain *chain, int64_t parameter);
 void tn_run_open(tn_chain *chain, int64_t parameter, int32_t kind, const tn_link *stop, tn_thread *own, tn_run *ret);
 /* A call of a link that is in no run: its piece but for the round, the gradient, d and elements. */
 void tn_call_open(const tn_chain *chain, const tn_link *link, int64_t parameter, tn_thread *own, tn_call *ret);
+/* Sets its slots for n elements from element `at` of the logical tensor on, within a chunk. */
+void tn_call_load(tn_call *call, int64_t at, int64_t n, const tn_thread *own);
 /* A dry run over n elements of one chunk from element `at` of the logical tensor on: sets run->block and ->buffer. */
 void tn_run_dry(tn_run *run, int64_t at, int64_t n);
 /* Work of passes. */

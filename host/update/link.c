@@ -151,6 +151,7 @@ static int32_t check_table(const tn_link *link, tn_error *err)
 int32_t tn_link_open(const tn_chain_options *options, tn_instance *instance, tn_link *link, tn_error *err)
 {
     link->instance = instance;
+    link->real = options->parameters->real / 8;
     link->context.struct_size = sizeof link->context;
     link->context.key = tn_hash_key(options->seed, instance->path, "update");
     link->context.services = options->services;

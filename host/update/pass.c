@@ -80,9 +80,10 @@ void tn_call_open(const tn_chain *chain, const tn_link *link, int64_t parameter,
 {
     const tn_slot_list *slots = &link->slots[parameter];
     ret->link = link;
+    ret->update = link->table.update;
     ret->slots = slots->count;
     ret->from = ret->to = TN_BUFFER_NONE;
-    ret->dry = 0;
+    ret->dry = ret->loads = 0;
     ret->piece = (tn_piece){.struct_size = sizeof(tn_piece),
                             .parameter = &chain->parameters->list[parameter],
                             .context = &link->context,
@@ -93,9 +94,31 @@ void tn_call_open(const tn_chain *chain, const tn_link *link, int64_t parameter,
                             .scratch = own->scratch};
     for (int32_t j = 0; j < slots->count; j++) {
         const tn_arena *arena = slots->arena[j] < 0 ? NULL : &link->arenas[slots->arena[j]];
-        ret->like[j] = arena && arena->operand ? &arena->operand[parameter] : NULL;
+        const tn_operand *like = arena && arena->operand ? &arena->operand[parameter] : NULL;
+        ret->place[j] = like && !like->codec ? like->data : NULL;
+        ret->like[j] = like && like->codec ? like : NULL;
         ret->slot[j] = arena && arena->copy ? tn_arena_copy(arena, parameter) : NULL;
+        ret->loads |= ret->like[j] != NULL;
     }
+}
+
+void tn_call_load(tn_call *call, int64_t at, int64_t n, const tn_thread *own)
+{
+    size_t real = call->link->real, offset = (size_t)(at - call->piece.parameter->lo) * real;
+    for (int32_t j = 0; j < call->slots; j++)
+        if (call->place[j] && call->dry)
+            call->slot[j] = memcpy(own->slot[j], call->place[j] + offset, (size_t)n * real);
+        else if (call->place[j])
+            call->slot[j] = call->place[j] + offset;
+        else if (call->like[j])
+            tn_operand_read(call->like[j], at, n, call->slot[j] = own->slot[j]);
+}
+
+static void store(const tn_call *call, int64_t at, int64_t n)
+{
+    for (int32_t j = 0; j < call->slots; j++)
+        if (call->like[j])
+            tn_operand_write(call->like[j], at, n, call->slot[j]);
 }
 
 static tn_call *add_call(tn_run *run, const tn_link *link)
@@ -163,33 +186,34 @@ void tn_run_open(tn_chain *chain, int64_t parameter, int32_t kind, const tn_link
 typedef struct block {
     const void *p;
     void *const *buffer;
-    int64_t at, n; /* of the logical tensor */
+    int64_t at, n, padded; /* of the logical tensor */
+    size_t offset;         /* bytes from the slice's first element */
 } block;
 
-static void do_call(tn_call *call, const block *b, const tn_thread *own)
+static inline block block_of(const tn_run *run, const void *p, int64_t at, int64_t n)
 {
-    tn_piece *piece = &call->piece;
-    for (int32_t j = 0; j < call->slots; j++)
-        if (call->like[j] && call->dry)
-            tn_operand_read(call->like[j], b->at, b->n, call->slot[j] = own->slot[j]);
-        else if (call->like[j])
-            call->slot[j] = tn_operand_load(call->like[j], b->at, b->n, own->slot[j]);
-    piece->lo = b->at;
     /* The padding's content never matters; whole multiples spare vector code its tails. */
-    piece->n = (b->n + TN_CHAIN_PAD - 1) / TN_CHAIN_PAD * TN_CHAIN_PAD;
-    piece->p = b->p;
-    piece->g = b->buffer[call->from];
-    piece->d = b->buffer[call->to];
-    call->link->table.update(piece);
-    for (int32_t j = 0; j < call->slots && !call->dry; j++)
-        if (call->like[j])
-            tn_operand_store(call->like[j], b->at, b->n, call->slot[j]);
+    int64_t padded = (n + TN_CHAIN_PAD - 1) / TN_CHAIN_PAD * TN_CHAIN_PAD;
+    return (block){p, run->buffer, at, n, padded, (size_t)(at - run->p.lo) * run->chain->real};
 }
 
 static void do_calls(tn_call *calls, int32_t count, const block *b, const tn_thread *own)
 {
-    for (tn_call *call = calls; call < calls + count; call++)
-        do_call(call, b, own);
+    for (tn_call *call = calls; call < calls + count; call++) {
+        if (call->loads || call->dry)
+            tn_call_load(call, b->at, b->n, own);
+        else
+            for (int32_t j = 0; j < call->slots; j++)
+                call->slot[j] = call->place[j] ? call->place[j] + b->offset : call->slot[j];
+        call->piece.lo = b->at;
+        call->piece.n = b->padded;
+        call->piece.p = b->p;
+        call->piece.g = b->buffer[call->from];
+        call->piece.d = b->buffer[call->to];
+        call->update(&call->piece);
+        if (call->loads && !call->dry)
+            store(call, b->at, b->n);
+    }
 }
 
 static void *step_of(const tn_run *run, int64_t at)
@@ -203,7 +227,7 @@ static void write_block(tn_run *run, int64_t at, int64_t n)
 {
     tn_thread *own = run->own;
     void *p = tn_operand_load(&run->p, at, n, own->p);
-    block b = {p, run->buffer, at, n};
+    const block b = block_of(run, p, at, n);
     if (run->reads)
         run->buffer[TN_BUFFER_G] = tn_operand_load(&run->g, at, n, own->buffer[TN_BUFFER_G]);
     if (run->given)
@@ -213,7 +237,8 @@ static void write_block(tn_run *run, int64_t at, int64_t n)
         memcpy(p, run->buffer[TN_BUFFER_D], (size_t)n * run->chain->real);
     else
         tn_kernel_add(run->chain->parameters->real, p, run->buffer[TN_BUFFER_D], run->keep, n);
-    tn_operand_store(&run->p, at, n, p);
+    if (run->p.mask)
+        tn_operand_store(&run->p, at, n, p);
     if (run->p.codec && run->count > run->before) /* as it is now, rounded */
         tn_operand_read(&run->p, at, n, p);
     do_calls(run->calls + run->before, run->count - run->before, &b, own);
@@ -243,7 +268,7 @@ void tn_run_step(const tn_pass *pass, const tn_part *part, int32_t thread)
     open_buffers(&run);
     for (int64_t at = run.p.lo + part->at, end = at + part->n, n; at < end && run.given; at += n) {
         n = tn_smaller(TN_CHAIN_BLOCK, end - at);
-        const block b = {tn_operand_load(&run.p, at, n, run.own->p), run.buffer, at, n};
+        const block b = block_of(&run, tn_operand_load(&run.p, at, n, run.own->p), at, n);
         run.buffer[TN_BUFFER_G] = tn_operand_load(&run.g, at, n, run.own->buffer[TN_BUFFER_G]);
         run.buffer[TN_BUFFER_D] = step_of(&run, at);
         do_calls(run.calls, run.count, &b, run.own);
@@ -258,7 +283,7 @@ void tn_run_after(const tn_pass *pass, const tn_part *part, int32_t thread)
     open_buffers(&run);
     for (int64_t at = run.p.lo + part->at, end = at + part->n, n; at < end && run.count; at += n) {
         n = tn_smaller(TN_CHAIN_BLOCK, end - at);
-        const block b = {tn_operand_load(&run.p, at, n, run.own->p), run.buffer, at, n};
+        const block b = block_of(&run, tn_operand_load(&run.p, at, n, run.own->p), at, n);
         do_calls(run.calls, run.count, &b, run.own);
     }
 }
@@ -277,7 +302,8 @@ void tn_run_dry(tn_run *run, int64_t at, int64_t n)
         of = tn_smaller(TN_CHAIN_BLOCK, n - done);
         for (int i = 0; i < TN_BUFFER_NONE; i++)
             buffer[i] = (char *)run->buffer[i] + (size_t)done * real;
-        const block b = {(char *)run->block + (size_t)done * real, buffer, at + done, of};
+        block b = block_of(run, (char *)run->block + (size_t)done * real, at + done, of);
+        b.buffer = buffer;
         do_calls(run->calls, run->count, &b, run->own);
     }
 }

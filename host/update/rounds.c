@@ -115,9 +115,7 @@ static void round_part(const tn_pass *pass, const tn_part *part, int32_t thread)
         int64_t lo = run.p.lo + at;
         n = tn_smaller(TN_CHUNK, end - at);
         tn_run_dry(&run, lo, n);
-        for (int32_t j = 0; j < call->slots; j++)
-            if (call->like[j])
-                call->slot[j] = tn_operand_load(call->like[j], lo, n, own->slot[j]);
+        tn_call_load(call, lo, n, own);
         call->piece.lo = lo;
         call->piece.n = n;
         call->piece.p = run.block;

@@ -29,19 +29,12 @@ static void copy_stored(const tn_chain *chain, const tn_part *part, const tn_ope
         memcpy(to->extra + extra, from->extra + extra, (size_t)(tn_codec_extra(codec, end) - extra));
 }
 
-static void move_part(const tn_pass *pass, const tn_part *part, int32_t thread)
+/* p <- p + d for a chunk, which the backup then holds. */
+static void move_chunk(const tn_chain *chain, tn_call *call, const tn_part *part, tn_thread *own)
 {
-    tn_chain *chain = pass->chain;
-    tn_thread *own = &chain->threads[thread];
-    tn_call *call = own->calls;
     tn_operand p = tn_chain_p(chain, part->parameter), g = tn_chain_g(chain, part->parameter);
     tn_operand backup = backup_of(chain, part->parameter);
-    if (!chain->moved[part->parameter])
-        return;
     copy_stored(chain, part, &backup, &p);
-    tn_call_open(chain, pass->link, part->parameter, own, call);
-    call->piece.scale = chain->scale;
-    call->piece.d = own->buffer[TN_BUFFER_D];
     for (int64_t at = p.lo + part->at, end = at + part->n, n; at < end; at += n) {
         n = tn_smaller(TN_CHAIN_BLOCK, end - at);
         void *block = tn_operand_load(&p, at, n, own->p);
@@ -49,9 +42,26 @@ static void move_part(const tn_pass *pass, const tn_part *part, int32_t thread)
         call->piece.g = tn_operand_load(&g, at, n, own->buffer[TN_BUFFER_G]);
         call->piece.lo = at;
         call->piece.n = (n + TN_CHAIN_PAD - 1) / TN_CHAIN_PAD * TN_CHAIN_PAD;
-        pass->link->table.update(&call->piece);
+        call->update(&call->piece);
         tn_kernel_add(chain->parameters->real, block, call->piece.d, 1, n);
         tn_operand_store(&p, at, n, block);
+    }
+}
+
+static void move_part(const tn_pass *pass, const tn_part *part, int32_t thread)
+{
+    tn_chain *chain = pass->chain;
+    tn_thread *own = &chain->threads[thread];
+    tn_call *call = own->calls;
+    tn_part chunk = *part;
+    if (!chain->moved[part->parameter])
+        return;
+    tn_call_open(chain, pass->link, part->parameter, own, call);
+    call->piece.scale = chain->scale;
+    call->piece.d = own->buffer[TN_BUFFER_D];
+    for (int64_t end = part->at + part->n; chunk.at < end; chunk.at += chunk.n) {
+        chunk.n = tn_smaller(TN_CHUNK, end - chunk.at);
+        move_chunk(chain, call, &chunk, own);
     }
 }
 
