@@ -53,7 +53,7 @@ static int32_t rig_slot(void *host, const tn_slot *slot)
         return tn_items_slot(r->items, r->parameter, index, slot, &r->err);
     if (!r->like[index])
         r->like[index] = tn_alloc_aligned((size_t)r->w->parameters.elements * (r->w->parameters.real / 8));
-    return TN_OK;
+    return r->like[index] ? TN_OK : TN_E_MEMORY;
 }
 
 static int32_t rig_item(void *host, const tn_box *boxes, int32_t count)
@@ -420,6 +420,12 @@ START_TEST(what_is_no_matrix_is_refused)
     ck_assert_refused(rig_try_open(r, NULL), TN_E_INVALID, r->err, "update.rule: parameter 'p0' is a bias whose layer",
                       "`on:`");
     rig_free(r);
+    r = one_rig("kfac", 2, shape);
+    world_slice(r->w, 2, shape, 0, -1);
+    r->w->list[1].layer = r->w->list[0].layer;
+    ck_assert_refused(rig_try_open(r, NULL), TN_E_INVALID, r->err, "update.rule: parameter 'p0' shares its layer",
+                      "`on:`");
+    rig_free(r);
     r = one_rig("muon", 2, shape);
     const tn_items_options options = {
         .path = "update.rule", .table = r->table.matrix, .hyper = r->rule->hyper, .parameters = &r->w->parameters};
@@ -781,6 +787,29 @@ START_TEST(taps_of_the_wrong_shape_fail_the_step)
 }
 END_TEST
 
+START_TEST(each_allocation_may_fail)
+{
+    json_t *golden = test_golden("matrix.json", "kfac");
+    int64_t parts[8];
+    int32_t status = TN_E_MEMORY;
+    for (int muon = 0; muon < 2; muon++, status = TN_E_MEMORY)
+        for (int64_t nth = 0; status; nth++) {
+            json_t *vectors = test_golden("matrix.json", "muon");
+            rig *r = muon ? muon_rig(json_array_get(vectors, 3), 64, parts) : kfac_rig(golden, 64);
+            tn_items_free(r->items);
+            r->items = NULL;
+            tn_memory_fail_at(nth);
+            status = rig_try_open(r, NULL);
+            tn_memory_fail_at(-1);
+            expect(status == TN_OK || status == TN_E_MEMORY, "allocation %d: %d", (int)nth, status);
+            expect(status == TN_OK ? nth > 10 : nth < 100, "allocation %d: %d", (int)nth, status);
+            rig_free(r);
+            json_decref(vectors);
+        }
+    json_decref(golden);
+}
+END_TEST
+
 /* ---- inverses larger than a block ---- */
 
 START_TEST(inverses_are_exact_across_blocks)
@@ -969,6 +998,7 @@ int main(void)
     tcase_add_test(kfac, kfac_keeps_its_inverses_where_damping_is_too_small);
     tcase_add_test(kfac, a_layer_without_taps_is_named);
     tcase_add_test(items, items_have_state_of_their_own);
+    tcase_add_test(items, each_allocation_may_fail);
     tcase_add_test(kfac, samples_are_counted_by_layer);
     tcase_add_test(kfac, an_absent_bias_is_a_column_of_zeros);
     tcase_add_test(kfac, taps_of_the_wrong_shape_fail_the_step);
