@@ -287,6 +287,7 @@ static void prepare(drive *d, uint32_t flags, int64_t extent, execution *e)
                               .flags = flags,
                               .hyper = d->hyper,
                               .context = &d->context,
+                              .refresh = d->refresh,
                               .x = e->x,
                               .y = &e->y,
                               .parameter = e->parameter,

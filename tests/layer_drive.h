@@ -27,6 +27,7 @@ typedef struct drive {
     const void *hyper;
     uint32_t real;
     tn_context context;
+    int64_t refresh; /* of further forward calls */
 
     int32_t inputs, parameters, buffers, saveds;
     drive_tensor x[DRIVE_PORTS], dx[DRIVE_PORTS], y, dy;

@@ -368,6 +368,85 @@ START_TEST(batches_below_the_planned_one)
 }
 END_TEST
 
+/* ---- buffers ---- */
+
+/* A second look at a batch computes the same and leaves what training counts. */
+static void examine_frozen(drive *d)
+{
+    if (!may_run(d, TN_TRAIN))
+        return;
+    void *buffer[DRIVE_PORTS], *saved[DRIVE_PORTS];
+    for (int i = 0; i < d->buffers; i++) {
+        drive_randomise(&d->buffer[i], 60 + (uint64_t)i, 0.5, 1.5);
+        buffer[i] = copy_of(&d->buffer[i]);
+    }
+    drive_forward(d, TN_TRAIN | TN_FREEZE, 0, 0);
+    void *y = copy_of(&d->y);
+    for (int i = 0; i < d->saveds; i++)
+        saved[i] = copy_of(&d->saved[i]);
+    for (int i = 0; i < d->buffers; i++)
+        same_bits(d, &d->buffer[i], buffer[i], d->buffer_name[i], "a frozen call");
+    drive_forward(d, TN_TRAIN, 0, 0);
+    same_bits(d, &d->y, y, "y", "whether buffers are frozen");
+    for (int i = 0; i < d->saveds; i++) {
+        same_bits(d, &d->saved[i], saved[i], "what is saved", "whether buffers are frozen");
+        free(saved[i]);
+    }
+    for (int i = 0; i < d->buffers; i++) {
+        ck_assert_int_ne(memcmp(d->buffer[i].view.data, buffer[i], d->buffer[i].bytes), 0);
+        free(buffer[i]);
+    }
+    free(y);
+}
+
+START_TEST(frozen_calls_leave_buffers)
+{
+    each_layer(64, examine_frozen);
+    each_layer(32, examine_frozen);
+}
+END_TEST
+
+/* The k-th batch of a refresh, of samples that `key` names. */
+static void refresh(drive *d, int64_t k, uint64_t key)
+{
+    d->refresh = k;
+    drive_randomise(&d->x[0], key, -2, 2);
+    drive_forward(d, TN_TRAIN, 0, 0);
+}
+
+/* Of three batches: the mean of what each alone would have left, whatever was there. */
+static void examine_refresh(drive *d)
+{
+    if (!may_run(d, TN_TRAIN) || d->buffers == 0)
+        return;
+    double *alone[2][DRIVE_PORTS], tolerance = d->real == 64 ? 1e-14 : 1e-6;
+    for (uint64_t key = 0; key < 2; key++) {
+        refresh(d, 1, 70 + key);
+        for (int i = 0; i < d->buffers; i++)
+            alone[key][i] = read_all(&d->buffer[i]);
+    }
+    for (int i = 0; i < d->buffers; i++)
+        memset(d->buffer[i].view.data, 0xFF, d->buffer[i].bytes);
+    for (int64_t k = 1; k <= 3; k++)
+        refresh(d, k, 70 + (uint64_t)(k % 2));
+    for (int i = 0; i < d->buffers; i++) {
+        for (int64_t j = 0; j < drive_elements(&d->buffer[i]); j++) {
+            double wanted = (alone[0][i][j] + 2 * alone[1][i][j]) / 3, got = drive_get(&d->buffer[i], j);
+            expect(fabs(got - wanted) <= tolerance * fmax(1, fabs(wanted)), "%s: %s[%lld] is %.17g, the mean %.17g",
+                   d->info->name, d->buffer_name[i], (long long)j, got, wanted);
+        }
+        free(alone[0][i]);
+        free(alone[1][i]);
+    }
+}
+
+START_TEST(refreshed_buffers_are_means)
+{
+    each_layer(64, examine_refresh);
+    each_layer(32, examine_refresh);
+}
+END_TEST
+
 /* ---- f32 against f64 ---- */
 
 static void copy_values(drive_tensor *to, drive_tensor *from)
@@ -931,6 +1010,8 @@ int main(void)
     tcase_add_test(all, acc_07_gradients_are_set_or_added);
     tcase_add_test(all, in_place_works);
     tcase_add_test(all, batches_below_the_planned_one);
+    tcase_add_test(all, frozen_calls_leave_buffers);
+    tcase_add_test(all, refreshed_buffers_are_means);
     tcase_add_test(all, f32_is_close_to_f64);
     tcase_set_timeout(each, 60);
     tcase_add_test(each, golden_values);
