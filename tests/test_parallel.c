@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strategies as tables: schedules on the clock against closed forms, every stage's steps followed by make-believe
+ * Strategies as tables: timetables on the clock against closed forms, every stage's steps followed by make-believe
  * processes, meshes of 10,000 ranks, tables that are wrong. No process but this one.
  */
-#include "host/parallel/schedule.h"
+#include "host/parallel/timetable.h"
 
 #include "host/base/memory.h"
 #include "tests/component.h"
@@ -27,13 +27,13 @@ static tn_mesh mesh_of(int32_t data, int32_t tensor, int32_t pipeline)
     return (tn_mesh){sizeof(tn_mesh), data, tensor, pipeline};
 }
 
-static tn_schedule *schedule_of(const tn_strategies *all, int32_t stages, int32_t micro_batches)
+static tn_timetable *timetable_of(const tn_strategies *all, int32_t stages, int32_t micro_batches)
 {
     tn_mesh mesh = mesh_of(1, 1, stages);
-    tn_schedule *schedule = NULL;
+    tn_timetable *timetable = NULL;
     tn_error err = {0};
-    ck_ok(tn_schedule_create(all, &mesh, micro_batches, &schedule, &err), err);
-    return schedule;
+    ck_ok(tn_timetable_create(all, &mesh, micro_batches, &timetable, &err), err);
+    return timetable;
 }
 
 /* ---- the clock ---- */
@@ -45,15 +45,15 @@ START_TEST(bubbles_and_flight)
     tn_strategies all = strategy("pipeline-1f1b", "order", orders[_i]);
     for (int32_t d = 1; d <= 9; d++)
         for (int32_t m = 1; m <= 20; m++) {
-            tn_schedule *s = schedule_of(&all, d, m);
+            tn_timetable *s = timetable_of(&all, d, m);
             double expected = (double)(d - 1) / (double)(m + d - 1);
             ck_assert(s->length == (m + d - 1) * (TN_CLOCK_FORWARD + TN_CLOCK_BACKWARD));
             for (int32_t stage = 0; stage < d; stage++) {
-                int32_t most = _i || m < d - stage ? m : d - stage, flight = tn_schedule_in_flight(s, stage);
+                int32_t most = _i || m < d - stage ? m : d - stage, flight = tn_timetable_in_flight(s, stage);
                 expect(flight == most, "stage %d of %d: %d of %d in flight, not %d", stage, d, flight, m, most);
-                ck_assert_double_eq_tol(tn_schedule_bubble(s, stage), expected, 1e-15);
+                ck_assert_double_eq_tol(tn_timetable_bubble(s, stage), expected, 1e-15);
             }
-            tn_schedule_destroy(s);
+            tn_timetable_destroy(s);
         }
     free_strategy(&all);
 }
@@ -63,7 +63,7 @@ START_TEST(the_table_of_two_stages)
 {
     static const char *const expected[] = {"F0 F1 B0 F2 B1 F3 B2 B3 U0 ", "F0 B0 F1 B1 F2 B2 F3 B3 U0 "};
     tn_strategies all = strategy("pipeline-1f1b", NULL, NULL);
-    tn_schedule *s = schedule_of(&all, 2, 4);
+    tn_timetable *s = timetable_of(&all, 2, 4);
     for (int stage = 0; stage < 2; stage++) {
         char text[128] = "";
         for (int64_t i = s->first[stage]; i < s->first[stage + 1]; i++)
@@ -71,7 +71,7 @@ START_TEST(the_table_of_two_stages)
                      s->actions[i].micro_batch);
         ck_assert_str_eq(text, expected[stage]);
     }
-    tn_schedule_destroy(s);
+    tn_timetable_destroy(s);
     free_strategy(&all);
 }
 END_TEST
@@ -148,7 +148,7 @@ static int follow(make_believe *all, int32_t stages, int32_t stage)
     return 1;
 }
 
-static void follow_all(const tn_schedule *s)
+static void follow_all(const tn_timetable *s)
 {
     static make_believe all[9];
     tn_error err = {0};
@@ -156,8 +156,8 @@ static void follow_all(const tn_schedule *s)
     memset(all, 0, sizeof all);
     for (int32_t stage = 0; stage < s->stages; stage++) {
         make_believe *p = &all[stage];
-        ck_ok(tn_schedule_steps(s, stage, &p->steps, &p->count, &p->sets, &err), err);
-        ck_assert_int_eq(p->sets, tn_schedule_in_flight(s, stage)); /* no set waits for a transfer */
+        ck_ok(tn_timetable_steps(s, stage, &p->steps, &p->count, &p->sets, &err), err);
+        ck_assert_int_eq(p->sets, tn_timetable_in_flight(s, stage)); /* no set waits for a transfer */
         memset(p->holds, -1, sizeof p->holds);
     }
     while (moved) {
@@ -179,9 +179,9 @@ START_TEST(steps_end)
     tn_strategies all = strategy("pipeline-1f1b", "order", orders[_i]);
     for (int32_t d = 1; d <= 9; d++)
         for (int32_t m = 1; m <= 20; m += d < 4 ? 1 : 3) {
-            tn_schedule *s = schedule_of(&all, d, m);
+            tn_timetable *s = timetable_of(&all, d, m);
             follow_all(s);
-            tn_schedule_destroy(s);
+            tn_timetable_destroy(s);
         }
     free_strategy(&all);
 }
@@ -196,12 +196,12 @@ START_TEST(ten_thousand_ranks)
     static const int32_t extents[] = {125, 8, 10};
     static unsigned char seen[RANKS];
     tn_strategies all = strategy("pipeline-1f1b", NULL, NULL);
-    tn_schedule *s = NULL;
+    tn_timetable *s = NULL;
     tn_error err = {0};
     int64_t forwards = 0;
     ck_ok(tn_mesh_check(&mesh, &err), err);
     ck_assert_int_eq(tn_mesh_size(&mesh), RANKS);
-    ck_ok(tn_schedule_create(&all, &mesh, 32, &s, &err), err);
+    ck_ok(tn_timetable_create(&all, &mesh, 32, &s, &err), err);
     for (int32_t rank = 0; rank < RANKS; rank++) {
         int32_t place[3], group[125];
         tn_mesh_place(&mesh, rank, place);
@@ -217,8 +217,8 @@ START_TEST(ten_thousand_ranks)
     ck_assert_int_eq(forwards, (int64_t)RANKS * 32);
     ck_assert_int_eq(seen[0], 3);
     ck_assert_int_eq(seen[RANKS - 1], 0);
-    ck_assert_double_eq_tol(tn_schedule_bubble(s, 9), 9.0 / 41, 1e-15);
-    tn_schedule_destroy(s);
+    ck_assert_double_eq_tol(tn_timetable_bubble(s, 9), 9.0 / 41, 1e-15);
+    tn_timetable_destroy(s);
     free_strategy(&all);
 }
 END_TEST
@@ -276,7 +276,7 @@ START_TEST(stages_are_balanced)
 }
 END_TEST
 
-/* ---- tables that are no schedule ---- */
+/* ---- tables that are no timetable ---- */
 
 static const char *wrong_rows[2];
 
@@ -305,21 +305,21 @@ START_TEST(wrong_tables)
                  {{"F0B0F1B1", "F0F1B0B1"}, "wait for each other: stage 0 at action 'B' of micro-batch 0"}};
     tn_strategies all = strategy("pipeline-1f1b", NULL, NULL);
     tn_mesh mesh = mesh_of(1, 1, 2);
-    tn_schedule *s = NULL;
+    tn_timetable *s = NULL;
     tn_error err = {0};
     all.table[0].actions = wrong_actions;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         wrong_rows[0] = cases[i].rows[0];
         wrong_rows[1] = cases[i].rows[1];
-        ck_assert_refused(tn_schedule_create(&all, &mesh, 2, &s, &err), TN_E_PLUGIN, err,
+        ck_assert_refused(tn_timetable_create(&all, &mesh, 2, &s, &err), TN_E_PLUGIN, err,
                           "strategy pipeline-1f1b: ", cases[i].said);
     }
     wrong_rows[0] = "F0B0W0";
-    ck_assert_refused(tn_schedule_create(&all, &mesh, 2, &s, &err), TN_E_UNSUPPORTED, err, "strategy", "action W");
+    ck_assert_refused(tn_timetable_create(&all, &mesh, 2, &s, &err), TN_E_UNSUPPORTED, err, "strategy", "action W");
     all.table[0].actions = NULL;
-    ck_assert_refused(tn_schedule_create(&all, &mesh, 2, &s, &err), TN_E_INVALID, err, "the mesh's `pipeline` is 2",
+    ck_assert_refused(tn_timetable_create(&all, &mesh, 2, &s, &err), TN_E_INVALID, err, "the mesh's `pipeline` is 2",
                       "no strategy offers");
-    ck_assert_refused(tn_schedule_create(&all, &mesh, 0, &s, &err), TN_E_INVALID, err, "0 micro-batches", "1");
+    ck_assert_refused(tn_timetable_create(&all, &mesh, 0, &s, &err), TN_E_INVALID, err, "0 micro-batches", "1");
     free_strategy(&all);
 }
 END_TEST
@@ -329,7 +329,7 @@ START_TEST(late_receivers_cost_sets)
 {
     tn_strategies all = strategy("pipeline-1f1b", NULL, NULL);
     tn_mesh mesh = mesh_of(1, 1, 2);
-    tn_schedule *s = NULL;
+    tn_timetable *s = NULL;
     tn_pipeline_step *steps = NULL;
     int64_t count;
     int32_t sets;
@@ -337,21 +337,21 @@ START_TEST(late_receivers_cost_sets)
     all.table[0].actions = wrong_actions;
     wrong_rows[0] = "F0F1F2B0B1B2";
     wrong_rows[1] = "F0B0F1B1F2B2";
-    ck_ok(tn_schedule_create(&all, &mesh, 3, &s, &err), err);
-    ck_assert_int_eq(tn_schedule_in_flight(s, 1), 1);
-    ck_ok(tn_schedule_steps(s, 1, &steps, &count, &sets, &err), err);
+    ck_ok(tn_timetable_create(&all, &mesh, 3, &s, &err), err);
+    ck_assert_int_eq(tn_timetable_in_flight(s, 1), 1);
+    ck_ok(tn_timetable_steps(s, 1, &steps, &count, &sets, &err), err);
     ck_assert_int_eq(count, 12);
     ck_assert_int_eq(sets, 1); /* stage 0 is idle when stage 1 ends a backward */
     tn_free(steps);
-    tn_schedule_destroy(s);
+    tn_timetable_destroy(s);
     wrong_rows[0] = "F0F1F2F3F4B0B1B2B3B4";
     wrong_rows[1] = "F0B0F1B1F2B2F3B3F4B4";
-    ck_ok(tn_schedule_create(&all, &mesh, 5, &s, &err), err);
-    ck_assert_int_eq(tn_schedule_in_flight(s, 1), 1);
-    ck_ok(tn_schedule_steps(s, 1, &steps, &count, &sets, &err), err);
+    ck_ok(tn_timetable_create(&all, &mesh, 5, &s, &err), err);
+    ck_assert_int_eq(tn_timetable_in_flight(s, 1), 1);
+    ck_ok(tn_timetable_steps(s, 1, &steps, &count, &sets, &err), err);
     ck_assert_int_eq(sets, 2); /* B0 ends at 4, stage 0 goes forward until 5 */
     tn_free(steps);
-    tn_schedule_destroy(s);
+    tn_timetable_destroy(s);
     free_strategy(&all);
 }
 END_TEST

@@ -179,7 +179,8 @@ int32_t tn_node_rounds(execution *e, int32_t backward, tn_error *err)
     const tn_layer_rounds *rounds = &n->rounds;
     int64_t count = rounds->count ? rounds->count(n->instance->hyper, e->call.x, e->call.flags & TN_TRAIN) : 0;
     int32_t status = TN_OK, many = backward ? rounds->backward : rounds->forward, partial = e->partial;
-    double *all = e->graph->round_sums + (backward ? e->graph->backward_sums : n->sums);
+    double *all =
+        e->graph->round_sums + e->graph->set * e->graph->set_sums + (backward ? e->graph->backward_sums : n->sums);
     if (count <= 0 || many == 0)
         return TN_OK;
     if (count > n->sums_count)

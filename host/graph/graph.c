@@ -69,12 +69,9 @@ static void fill_uniform(uint64_t key, int64_t n, double lo, double hi, uint32_t
         fill_random(tn_random_uniform, key, n, lo, hi, real, data);
 }
 
-static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
+static int32_t start_values(const tn_graph *graph, const tn_weight *w, const tn_parameter *p, void *data, tn_error *err)
 {
-    const tn_weight *w = &graph->weights[index];
-    const tn_parameter *p = &graph->parameters.list[index];
     uint32_t real = graph->options.real;
-    void *data = (char *)graph->parameters.p + graph->parameters.at[index] * real_bytes(graph);
     uint64_t key = tn_hash_key(graph->options.seed, p->name, "initial");
     double bound = bound_of(w, p);
     if (!isfinite(w->a) || !isfinite(w->b))
@@ -101,6 +98,29 @@ static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
     default:
         return tn_error_set(err, TN_E_PLUGIN, "%s: initial-value rule %d is unknown to this host", p->name, w->init);
     }
+}
+
+/* A part starts as that part of the whole, which is drawn beside it. */
+static int32_t start_part(const tn_graph *graph, int64_t index, void *data, tn_error *err)
+{
+    const tn_parameter *whole = &graph->wholes[index];
+    void *values = tn_alloc((size_t)whole->n, (size_t)real_bytes(graph));
+    if (!values)
+        return tn_error_set(err, TN_E_MEMORY, "no memory to draw %s, %lld elements", whole->name, (long long)whole->n);
+    int32_t status = start_values(graph, &graph->weights[index], whole, values, err);
+    if (status == TN_OK)
+        tn_shard_copy(graph, index, values, data);
+    tn_free(values);
+    return status;
+}
+
+static int32_t start_parameter(tn_graph *graph, int64_t index, tn_error *err)
+{
+    const tn_parameter *p = &graph->parameters.list[index];
+    void *data = (char *)graph->parameters.p + graph->parameters.at[index] * real_bytes(graph);
+    if (p->tensor_count > 1 && p->n > 0)
+        return start_part(graph, index, data, err);
+    return start_values(graph, &graph->weights[index], p, data, err);
 }
 
 int32_t tn_graph_initialise(tn_graph *graph, tn_error *err)
@@ -133,6 +153,8 @@ int32_t tn_graph_create(const tn_graph_options *options, tn_graph **ret, tn_erro
     graph->compute_host = (tn_compute_host){.backend = options->backend, .pool = options->pool};
     graph->compute = tn_compute_open(&graph->compute_host);
     int32_t status = tn_graph_build(graph, err);
+    if (status == TN_OK)
+        status = tn_graph_divide(graph, err);
     if (status == TN_OK)
         status = tn_graph_plan(graph, err);
     if (status == TN_OK)
@@ -182,8 +204,10 @@ void tn_graph_destroy(tn_graph *graph)
                            graph->workspace,
                            graph->stored,
                            graph->round_sums,
-                           graph->input,
-                           graph->target,
+                           graph->inputs,
+                           graph->targets,
+                           graph->wholes,
+                           graph->zeros,
                            graph->sampled,
                            graph->metrics,
                            graph};
@@ -216,8 +240,8 @@ tn_graph_memory tn_graph_memory_of(const tn_graph *graph)
     return (tn_graph_memory){.parameters = arena,
                              .gradients = arena,
                              .buffers = 2 * graph->buffer_bytes,
-                             .input = graph->input_bytes + tn_tensor_bytes(&graph->target_tensor.view),
-                             .activations = graph->arena_bytes,
+                             .input = graph->sets * (graph->input_bytes + graph->target_bytes),
+                             .activations = graph->sets * graph->arena_bytes,
                              .activations_unshared = graph->unshared_bytes,
                              .partials = graph->partial_bytes,
                              .workspace =

@@ -14,7 +14,7 @@
 #include "host/base/pool.h"
 #include "host/base/text.h"
 #include "host/experiment/instance.h"
-#include "host/parallel/comm.h"
+#include "host/parallel/parallel.h"
 #include "host/update/chain.h"
 #include "host/update/parameters.h"
 
@@ -41,6 +41,9 @@ typedef struct tn_graph_options {
     tn_comm *data;                /* processes that share a batch, for layers with rounds; NULL: one */
     tn_codec_use storage;  /* what outputs, their gradients and parameter gradients are rounded to; or no table */
     int32_t micro_batches; /* activations of so many are held at a time, for pipelines; 0: one */
+    /* The mesh that this process is a place of: the graph is then this stage's and this part's of the model (divide.h).
+     * All processes of the world create theirs together. NULL: the whole model. */
+    const tn_parallel *parallel;
 } tn_graph_options;
 
 /* Loads the layers and the loss, infers all shapes, plans memory, allocates it and sets the initial parameters.

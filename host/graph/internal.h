@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * internal.h: the graph's own structs. build.c fills nodes; steps.c lists the steps of a batch, replays included;
+ * internal.h: the graph's own structs. build.c fills nodes; divide.c and shard.c leave this process's part of them;
+ * steps.c lists the steps of a batch, replays included;
  * plan.c gives every tensor its place; graph.c sets the values at the start; run.c executes the steps, each through
  * call.c (a node's call, in pieces, with its rounds), loss.c and storage.c. Nobody else includes it.
  */
@@ -9,6 +10,7 @@
 
 #include "host/graph/compute.h"
 #include "host/graph/graph.h"
+#include "host/parallel/placement.h"
 
 #include <tenon/normalizer.h>
 
@@ -77,6 +79,10 @@ typedef struct {
     int64_t sums;       /* where forward's rounds lie in tn_graph.round_sums, kept for replays */
     int64_t sums_count; /* room for each round */
 
+    int32_t elsewhere;                      /* 1: another stage runs it */
+    int32_t reduce_y, reduce_dx[MAX_PORTS]; /* 1: all-reduced over the tensor group after the call */
+    uint32_t lent_zero;                     /* bit k: parameter k is added by another process, here zeros are */
+
     node_pass pass[PASSES];
     tn_tensor dx[MAX_PORTS], dout, param[MAX_PORTS], grad[MAX_PORTS], state[2][MAX_PORTS]; /* state: of each view */
 } node;
@@ -105,18 +111,26 @@ struct tn_graph {
     size_t buffer_capacity;
     int32_t buffer_count;
 
-    step *steps; /* forward of all nodes, the loss, then replays and backward */
-    int32_t step_count;
+    int32_t first, last, entry; /* the nodes of this stage; whose output it receives, 0: the batch */
+    tn_parameter *wholes;       /* before shards, parallel to parameters.list; NULL: no tensor parallelism */
+    void *zeros;                /* see lent_zero */
+    int64_t reductions[2];      /* all-reduces so far, forward and backward */
+
+    step *steps; /* forward of all nodes of the stage, the loss if it has it, then replays and backward */
+    int32_t step_count, forward_steps; /* forward_steps: without the loss */
+    int32_t sets, set;                 /* of activations, batches and sums: how many, which one calls see */
     place *places;
     int32_t place_count;
     unsigned char *arena, *buffer_arena, *partials, *workspace, *stored;
-    int64_t arena_bytes, unshared_bytes, partial_bytes;
-    int64_t buffer_bytes;                  /* of one view */
-    int64_t workspace_bytes, stored_bytes; /* a thread */
-    double *round_sums;                    /* forward's of each node, then backward's, which all share */
-    int64_t backward_sums;                 /* where those begin */
-    void *input, *target, *sampled;        /* sampled: targets drawn for one run; NULL: the loss offers none */
-    int64_t input_bytes;
+    int64_t arena_bytes, unshared_bytes, partial_bytes; /* arena_bytes: of one set */
+    int64_t buffer_bytes;                               /* of one view */
+    int64_t workspace_bytes, stored_bytes;              /* a thread */
+    double *round_sums;                                 /* forward's of each node, then backward's, which all share */
+    int64_t backward_sums;                              /* where those begin */
+    int64_t set_sums;                                   /* of one set */
+    unsigned char *inputs, *targets;                    /* of all sets */
+    void *input, *target, *sampled; /* sampled: targets drawn for one run; NULL: the loss offers none */
+    int64_t input_bytes, target_bytes;
     owned_tensor target_tensor;
     owned_tensor *parameter_tensors; /* shapes for calls, parallel to parameters.list */
     double loss_sums[PIECES_MAX][TN_SUMS_MAX];
@@ -139,10 +153,16 @@ int64_t tn_tensor_bytes(const tn_tensor *tensor);
 int32_t tn_shape_check(const char *who, const char *what, int32_t ndim, const int64_t *shape, tn_error *err);
 /* build.c: nodes, shapes, parameter and buffer lists. */
 int32_t tn_graph_build(tn_graph *graph, tn_error *err);
+/* divide.c: which nodes and parts are this process's; sets first, last and entry. */
+int32_t tn_graph_divide(tn_graph *graph, tn_error *err);
+/* steps.c: flops of a forward call at the maximum batch, estimated from shapes. */
+double tn_node_flops(const tn_graph *graph, const node *n);
 /* steps.c: asks the recompute policy and fills `steps`. */
 int32_t tn_graph_list_steps(tn_graph *graph, tn_error *err);
 /* plan.c: places, arenas. */
 int32_t tn_graph_plan(tn_graph *graph, tn_error *err);
+/* plan.c: makes calls see another set. */
+void tn_graph_use_set(tn_graph *graph, int32_t set);
 /* graph.c: parameters and buffers at their start. */
 int32_t tn_graph_initialise(tn_graph *graph, tn_error *err);
 
@@ -184,7 +204,21 @@ void tn_add(const tn_graph *graph, void *to, const void *from, int64_t n);
  * sees what the forward pass left. */
 int32_t tn_node_rounds(execution *e, int32_t backward, tn_error *err);
 
+/* ---- shard.c ---- */
+
+/* Applies placements over the tensor group: each node's part of the shapes, its parameters, where sums are owed. */
+int32_t tn_graph_shard(tn_graph *graph, const tn_split *splits, const tn_flow *flows, tn_error *err);
+/* Elements of this process's part of parameter `index`, out of a whole of the same type. */
+void tn_shard_copy(const tn_graph *graph, int64_t index, const void *whole, void *ret);
+/* Sums what is owed after a call: of y in forward, of the input gradients in backward. */
+int32_t tn_shard_reduce_forward(tn_graph *graph, const node *n, const tn_tensor *y, tn_error *err);
+int32_t tn_shard_reduce_backward(tn_graph *graph, const node *n, tn_error *err);
+
 /* ---- run.c ---- */
+
+/* Steps [from, to) of a run. */
+int32_t tn_graph_run_steps(tn_graph *graph, const tn_graph_run *run, int32_t from, int32_t to, tn_exact *sums,
+                           tn_error *err);
 
 /* Before a run's first call: checks it, sets the extents of the batch and the parameters that calls see. */
 int32_t tn_graph_begin(tn_graph *graph, const tn_graph_run *run, tn_error *err);

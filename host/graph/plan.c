@@ -121,7 +121,10 @@ static void find_lifetimes(tn_graph *graph)
             break;
         }
     }
-    touch(graph, graph->nodes[graph->output].y[FIRST], graph->step_count); /* the caller may look at predictions */
+    if (graph->last == graph->output)
+        touch(graph, graph->nodes[graph->output].y[FIRST], graph->step_count); /* the caller may look at predictions */
+    else
+        touch(graph, graph->nodes[graph->last].dy, graph->forward_steps); /* received before anything runs backward */
 }
 
 /* ---- in place ---- */
@@ -225,11 +228,11 @@ static int32_t plan_activations(tn_graph *graph, tn_error *err)
     int32_t status = assign_offsets(graph, err);
     if (status != TN_OK)
         return status;
-    graph->arena = tn_alloc_aligned((size_t)graph->arena_bytes + 64);
+    graph->arena = tn_alloc_aligned((size_t)(graph->sets * graph->arena_bytes) + 64);
     return graph->arena
                ? TN_OK
                : tn_error_set(err, TN_E_MEMORY, "no memory for %lld bytes of activations; a smaller batch needs less",
-                              (long long)graph->arena_bytes);
+                              (long long)(graph->sets * graph->arena_bytes));
 }
 
 /* ---- parameters, buffers, scratch ---- */
@@ -296,7 +299,8 @@ static int32_t plan_rounds(tn_graph *graph, tn_error *err)
         graph->backward_sums += n->rounds.forward * n->sums_count;
         backward = n->rounds.backward * n->sums_count > backward ? n->rounds.backward * n->sums_count : backward;
     }
-    graph->round_sums = tn_alloc((size_t)(graph->backward_sums + backward) + 1, sizeof *graph->round_sums);
+    graph->set_sums = graph->backward_sums + backward;
+    graph->round_sums = tn_alloc((size_t)(graph->sets * graph->set_sums) + 1, sizeof *graph->round_sums);
     return graph->round_sums ? TN_OK : no_memory(err);
 }
 
@@ -305,6 +309,8 @@ static int32_t plan_scratch(tn_graph *graph, tn_error *err)
     size_t threads = (size_t)tn_pool_threads(graph->options.pool);
     for (int32_t i = 1; i < graph->node_count; i++) {
         node *n = &graph->nodes[i];
+        if (n->elsewhere)
+            continue;
         graph->workspace_bytes = n->workspace > graph->workspace_bytes ? n->workspace : graph->workspace_bytes;
         if (n->axis != AXIS_ROWS)
             continue;
@@ -336,11 +342,12 @@ static int32_t plan_batch(tn_graph *graph, tn_error *err)
     tn_tensor_set(&graph->target_tensor, dtype, o->target_ndim + 1, shape);
     graph->target_tensor.view.shape = graph->target_tensor.shape;
     graph->target_tensor.view.strides = graph->target_tensor.strides;
-    graph->input_bytes = tn_tensor_bytes(&graph->nodes[0].output.view);
-    graph->input = tn_alloc_aligned((size_t)graph->input_bytes + 64);
-    graph->target = tn_alloc_aligned((size_t)tn_tensor_bytes(&graph->target_tensor.view) + 64);
-    graph->target_tensor.view.data = graph->target;
-    return graph->input && graph->target ? TN_OK : no_memory(err);
+    graph->sets = o->micro_batches > 1 ? o->micro_batches : 1;
+    graph->input_bytes = graph->entry == 0 ? round_up(tn_tensor_bytes(&graph->nodes[0].output.view), 64) : 0;
+    graph->target_bytes = graph->last == graph->output ? round_up(tn_tensor_bytes(&graph->target_tensor.view), 64) : 0;
+    graph->inputs = tn_alloc_aligned((size_t)(graph->sets * graph->input_bytes) + 64);
+    graph->targets = tn_alloc_aligned((size_t)(graph->sets * graph->target_bytes) + 64);
+    return graph->inputs && graph->targets ? TN_OK : no_memory(err);
 }
 
 /* ---- the tensors that calls see ---- */
@@ -350,7 +357,7 @@ static void *memory_of(const tn_graph *graph, int32_t index)
     if (index < 0)
         return NULL;
     const place *p = &graph->places[root_of(graph, index)];
-    return p->first <= p->last ? graph->arena + p->offset : NULL;
+    return p->first <= p->last ? graph->arena + graph->set * graph->arena_bytes + p->offset : NULL;
 }
 
 static tn_tensor with_data(tn_tensor tensor, void *data)
@@ -390,6 +397,23 @@ static void wire_node(tn_graph *graph, int32_t i)
     }
 }
 
+static void wire(tn_graph *graph)
+{
+    graph->input = graph->inputs + graph->set * graph->input_bytes;
+    graph->target = graph->targets + graph->set * graph->target_bytes;
+    graph->target_tensor.view.data = graph->target;
+    for (int32_t i = 0; i < graph->node_count; i++)
+        wire_node(graph, i);
+}
+
+void tn_graph_use_set(tn_graph *graph, int32_t set)
+{
+    if (set == graph->set)
+        return;
+    graph->set = set;
+    wire(graph);
+}
+
 int32_t tn_graph_plan(tn_graph *graph, tn_error *err)
 {
     for (int32_t i = 1; i < graph->node_count; i++)
@@ -404,7 +428,7 @@ int32_t tn_graph_plan(tn_graph *graph, tn_error *err)
     int32_t status = TN_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == TN_OK; i++)
         status = steps[i](graph, err);
-    for (int32_t i = 0; i < graph->node_count && status == TN_OK; i++)
-        wire_node(graph, i);
+    if (status == TN_OK)
+        wire(graph);
     return status;
 }

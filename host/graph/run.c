@@ -19,6 +19,9 @@ static int32_t forward_node(tn_graph *graph, const node *n, const tn_graph_run *
         return status;
     e.visit = tn_visit_forward;
     tn_node_run(&e);
+    status = tn_shard_reduce_forward(graph, n, e.call.y, err);
+    if (status != TN_OK)
+        return status;
     tn_storage_round(graph, n->storage_key, run, e.call.y);
     return TN_OK;
 }
@@ -68,8 +71,10 @@ static int32_t backward_node(tn_graph *graph, const node *n, const tn_graph_run 
     e.visit = tn_visit_backward;
     e.partial = n->axis == AXIS_ROWS && wants_dw;
     tn_node_run(&e);
-    finish_backward(&e, run);
-    return TN_OK;
+    status = tn_shard_reduce_backward(graph, n, err);
+    if (status == TN_OK)
+        finish_backward(&e, run);
+    return status;
 }
 
 static void loss_step(tn_graph *graph, const tn_graph_run *run, tn_exact *sums)
@@ -148,10 +153,13 @@ int32_t tn_graph_check(tn_graph *graph, int64_t n, uint32_t flags, tn_error *err
 static void use_parameters(tn_graph *graph, const void *p)
 {
     const char *base = p ? p : graph->parameters.p;
-    for (int32_t i = 1; i < graph->node_count; i++)
-        for (int32_t k = 0; k < graph->nodes[i].parameter_count; k++)
-            graph->nodes[i].param[k].data =
-                (void *)(base + graph->parameters.at[graph->nodes[i].parameter + k] * real_bytes(graph));
+    for (int32_t i = 1; i < graph->node_count; i++) {
+        node *n = &graph->nodes[i];
+        for (int32_t k = 0; k < n->parameter_count; k++)
+            n->param[k].data = n->lent_zero >> k & 1
+                                   ? graph->zeros
+                                   : (void *)(base + graph->parameters.at[n->parameter + k] * real_bytes(graph));
+    }
 }
 
 int32_t tn_graph_begin(tn_graph *graph, const tn_graph_run *run, tn_error *err)
@@ -177,19 +185,21 @@ int32_t tn_graph_end(const tn_graph *graph, int32_t status, tn_error *err)
     return status;
 }
 
-/* How many of the steps a run takes: the first pass, the loss too, or all. */
-static int32_t steps_of(const tn_graph *graph, const tn_graph_run *run)
+int32_t tn_graph_run_steps(tn_graph *graph, const tn_graph_run *run, int32_t from, int32_t to, tn_exact *sums,
+                           tn_error *err)
 {
-    int32_t forward = graph->node_count - 1;
-    if (run->forward_only)
-        return forward;
-    return run->flags & TN_TRAIN ? graph->step_count : forward + 1;
+    int32_t status = tn_graph_begin(graph, run, err);
+    for (int32_t i = from; i < to && status == TN_OK; i++)
+        status = one_step(graph, &graph->steps[i], run, sums, err);
+    return tn_graph_end(graph, status, err);
 }
 
 int32_t tn_graph_run_batch(tn_graph *graph, const tn_graph_run *run, tn_exact sums[TN_SUMS_MAX], tn_error *err)
 {
-    int32_t status = tn_graph_begin(graph, run, err), count = steps_of(graph, run);
-    for (int32_t i = 0; i < count && status == TN_OK; i++)
-        status = one_step(graph, &graph->steps[i], run, sums, err);
-    return tn_graph_end(graph, status, err);
+    int32_t loss = graph->last == graph->output, to = graph->forward_steps + loss;
+    if (run->forward_only)
+        to = graph->forward_steps;
+    else if (run->flags & TN_TRAIN)
+        to = graph->step_count;
+    return tn_graph_run_steps(graph, run, 0, to, sums, err);
 }

@@ -14,7 +14,7 @@ static int32_t no_memory(tn_error *err) { return tn_error_set(err, TN_E_MEMORY, 
 /* ---- the policy ---- */
 
 /* Of forward: two for each weight and row, and one for each element of the output. An estimate: layers do not tell. */
-static double flops_of(const tn_graph *graph, const node *n)
+double tn_node_flops(const tn_graph *graph, const node *n)
 {
     double elements = (double)tn_tensor_elements(&n->output.view), weights = 0;
     for (int32_t k = 0; k < n->parameter_count; k++)
@@ -30,7 +30,8 @@ static tn_node_cost cost_of(const tn_graph *graph, int32_t i)
     int64_t bytes = tn_tensor_bytes(&n->output.view);
     for (int32_t s = 0; s < n->saved_count; s++)
         bytes += tn_tensor_bytes(&n->saved[s].view);
-    return (tn_node_cost){.bytes = bytes, .flops = flops_of(graph, n), .node = i, .replayable = i != graph->output};
+    return (tn_node_cost){
+        .bytes = bytes, .flops = tn_node_flops(graph, n), .node = i, .replayable = i != graph->output};
 }
 
 static int32_t apply_policy(tn_graph *graph, const tn_node_cost *costs, const int32_t *keep, tn_error *err)
@@ -41,7 +42,7 @@ static int32_t apply_policy(tn_graph *graph, const tn_node_cost *costs, const in
         if (keep[i - 1] != TN_KEEP && keep[i - 1] != TN_REPLAY)
             return tn_error_set(err, TN_E_PLUGIN, "recompute %s: says %d for %s; needed: 0 (keep) or 1 (replay)",
                                 policy, keep[i - 1], n->name);
-        n->replayed = keep[i - 1] == TN_REPLAY;
+        n->replayed = keep[i - 1] == TN_REPLAY && !n->elsewhere;
         if (n->replayed && !costs[i - 1].replayable)
             return tn_error_set(err, TN_E_PLUGIN, "recompute %s: replays %s, which is not replayable", policy, n->name);
     }
@@ -140,10 +141,12 @@ int32_t tn_graph_list_steps(tn_graph *graph, tn_error *err)
         tn_free(state);
         return no_memory(err);
     }
-    for (int32_t i = 1; i < count; i++)
+    for (int32_t i = graph->first; i <= graph->last; i++)
         add_step(graph, STEP_FORWARD, i);
-    add_step(graph, STEP_LOSS, graph->output);
-    for (int32_t i = count - 1; i > 0; i--)
+    graph->forward_steps = graph->step_count;
+    if (graph->last == graph->output)
+        add_step(graph, STEP_LOSS, graph->output);
+    for (int32_t i = graph->last; i >= graph->first; i--)
         if (graph->nodes[i].needs_gradient)
             add_backward(graph, state, i);
     tn_free(state);

@@ -196,6 +196,12 @@ int32_t tn_graph_offers_tangents(tn_graph *graph, tn_error *err)
     if (graph->tangents)
         return TN_OK;
     int32_t status = check_offers(graph, err);
+    if (status == TN_OK && graph->options.parallel &&
+        graph->options.parallel->mesh.tensor * graph->options.parallel->mesh.pipeline > 1)
+        status = tn_error_set(err, TN_E_UNSUPPORTED,
+                              "products with the Hessian need the whole model in each process; the mesh's `tensor` is "
+                              "%d, `pipeline` %d",
+                              graph->options.parallel->mesh.tensor, graph->options.parallel->mesh.pipeline);
     if (status != TN_OK)
         return status;
     tn_tangents *t = tn_alloc(1, sizeof *t);

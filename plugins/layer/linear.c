@@ -163,6 +163,12 @@ static const tn_layer linear_table = {.struct_size = sizeof(tn_layer),
                                       .backward = linear_backward,
                                       .tangents = &linear_tangents};
 
+/* By columns of W^T each process computes a part of the features; by rows each takes a part, and the bias once. */
+#define LINEAR_SPLIT                                                                                                   \
+    TN_FACT("split", "[{\"name\":\"column\",\"parameters\":[0,0],\"x\":\"whole\",\"y\":\"last\",\"rows\":[\"out\"]},"  \
+                     "{\"name\":\"row\",\"parameters\":[1,null],\"x\":\"last\",\"y\":\"partial\"}]")
+
 TN_COMPONENT(linear, "layer", TN_LAYER, TN_REAL, HYPER, "affine map of the last extent",
-             TN_AXIS("whole") TN_KEEPS("input") TN_TEXT_FACT("tap", "linear") TN_FORMULA("y = x W^T + b"), linear_table);
+             TN_AXIS("whole") TN_KEEPS("input") TN_TEXT_FACT("tap", "linear") LINEAR_SPLIT TN_FORMULA("y = x W^T + b"),
+             linear_table);
 TN_PLUGIN("org.tenon.linear", "0.1.0", "Apache-2.0", linear)

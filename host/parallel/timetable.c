@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * schedule.c: asking for actions, checking them, running them against a clock, and deriving transfers and sets.
+ * timetable.c: asking for actions, checking them, running them against a clock, and deriving transfers and sets.
  *
  * Steps of all stages have one order: by time, at one time transfers first, then by stage. A transfer's time is the
  * moment at which the receiving stage uses it. Every action and transfer reads only what comes earlier in that order,
  * and each process follows it; so the earliest step that is not done can always be done, and the steps end.
  */
-#include "host/parallel/schedule.h"
+#include "host/parallel/timetable.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "host/base/error.h"
 #include "host/base/memory.h"
 
-static int32_t no_memory(tn_error *err) { return tn_error_set(err, TN_E_MEMORY, "no memory for a schedule"); }
+static int32_t no_memory(tn_error *err) { return tn_error_set(err, TN_E_MEMORY, "no memory for a timetable"); }
 
 /* ---- asking ---- */
 
@@ -22,13 +22,13 @@ typedef struct {
     const tn_strategy *table;
     const tn_instance *instance;
     const tn_mesh *mesh;
-    tn_schedule *schedule;
+    tn_timetable *timetable;
     int64_t room;
 } asking;
 
 static int32_t ask_stage(asking *a, int32_t stage, tn_error *err)
 {
-    tn_schedule *s = a->schedule;
+    tn_timetable *s = a->timetable;
     const char *name = a->instance->info->name;
     int64_t at = s->first[stage], count;
     tn_error_clear(err);
@@ -45,7 +45,7 @@ static int32_t ask_stage(asking *a, int32_t stage, tn_error *err)
 /* Forward and backward of each micro-batch once, then perhaps an update. */
 static int32_t check_stage(const asking *a, int32_t stage, unsigned char *done, tn_error *err)
 {
-    const tn_schedule *s = a->schedule;
+    const tn_timetable *s = a->timetable;
     const char *name = a->instance->info->name, *wrong = NULL;
     int64_t i, last = s->first[stage + 1];
     int32_t open = 0, ended = 0;
@@ -82,7 +82,7 @@ static int32_t check_stage(const asking *a, int32_t stage, unsigned char *done, 
 /* ---- the clock ---- */
 
 typedef struct {
-    const tn_schedule *schedule;
+    const tn_timetable *timetable;
     double *end[2]; /* of forward, of backward: [stage * micro_batches + micro-batch]; < 0: not yet */
     int64_t *next;  /* by stage */
     double *now;    /* by stage */
@@ -91,16 +91,16 @@ typedef struct {
 /* When everything that the action reads is there; < 0: not known yet. */
 static double ready(const clock_state *c, const tn_action *row)
 {
-    int64_t m = c->schedule->micro_batches, at = row->stage * m + row->micro_batch;
+    int64_t m = c->timetable->micro_batches, at = row->stage * m + row->micro_batch;
     if (row->what == 'U')
         return 0;
     if (row->what == 'F')
         return row->stage == 0 ? 0 : c->end[0][at - m];
-    return row->stage == c->schedule->stages - 1 ? c->end[0][at] : c->end[1][at + m];
+    return row->stage == c->timetable->stages - 1 ? c->end[0][at] : c->end[1][at + m];
 }
 
 /* As many actions of a stage as can be timed; returns how many. */
-static int64_t advance(clock_state *c, tn_schedule *s, int32_t stage)
+static int64_t advance(clock_state *c, tn_timetable *s, int32_t stage)
 {
     int64_t done = 0;
     for (; c->next[stage] < s->first[stage + 1]; c->next[stage]++, done++) {
@@ -120,7 +120,7 @@ static int64_t advance(clock_state *c, tn_schedule *s, int32_t stage)
     return done;
 }
 
-static int32_t run_clock(clock_state *c, tn_schedule *s, const char *name, tn_error *err)
+static int32_t run_clock(clock_state *c, tn_timetable *s, const char *name, tn_error *err)
 {
     for (int64_t left = s->first[s->stages], done; left > 0; left -= done) {
         done = 0;
@@ -138,10 +138,10 @@ static int32_t run_clock(clock_state *c, tn_schedule *s, const char *name, tn_er
     return TN_OK;
 }
 
-static int32_t time_actions(tn_schedule *s, const char *name, tn_error *err)
+static int32_t time_actions(tn_timetable *s, const char *name, tn_error *err)
 {
     size_t cells = (size_t)s->stages * (size_t)s->micro_batches, stages = (size_t)s->stages;
-    clock_state c = {.schedule = s,
+    clock_state c = {.timetable = s,
                      .end = {tn_alloc(cells, sizeof(double)), tn_alloc(cells, sizeof(double))},
                      .next = tn_alloc(stages, sizeof *c.next),
                      .now = tn_alloc(stages, sizeof *c.now)};
@@ -164,15 +164,15 @@ static int32_t time_actions(tn_schedule *s, const char *name, tn_error *err)
 
 static int32_t fill(asking *a, tn_error *err)
 {
-    unsigned char *done = tn_alloc((size_t)a->schedule->micro_batches, 1);
+    unsigned char *done = tn_alloc((size_t)a->timetable->micro_batches, 1);
     int32_t status = done ? TN_OK : no_memory(err);
-    for (int32_t stage = 0; stage < a->schedule->stages && status == TN_OK; stage++) {
+    for (int32_t stage = 0; stage < a->timetable->stages && status == TN_OK; stage++) {
         status = ask_stage(a, stage, err);
         if (status == TN_OK)
             status = check_stage(a, stage, done, err);
     }
     tn_free(done);
-    return status == TN_OK ? time_actions(a->schedule, a->instance->info->name, err) : status;
+    return status == TN_OK ? time_actions(a->timetable, a->instance->info->name, err) : status;
 }
 
 static int32_t find(const tn_strategies *strategies, asking *ret, tn_error *err)
@@ -189,8 +189,8 @@ static int32_t find(const tn_strategies *strategies, asking *ret, tn_error *err)
                         ret->mesh->pipeline);
 }
 
-int32_t tn_schedule_create(const tn_strategies *strategies, const tn_mesh *mesh, int32_t micro_batches,
-                           tn_schedule **ret, tn_error *err)
+int32_t tn_timetable_create(const tn_strategies *strategies, const tn_mesh *mesh, int32_t micro_batches,
+                            tn_timetable **ret, tn_error *err)
 {
     asking a = {.mesh = mesh};
     if (micro_batches < 1)
@@ -198,7 +198,7 @@ int32_t tn_schedule_create(const tn_strategies *strategies, const tn_mesh *mesh,
     int32_t status = find(strategies, &a, err);
     if (status != TN_OK)
         return status;
-    tn_schedule *s = a.schedule = tn_alloc(1, sizeof *s);
+    tn_timetable *s = a.timetable = tn_alloc(1, sizeof *s);
     if (!s)
         return no_memory(err);
     s->stages = mesh->pipeline;
@@ -208,50 +208,50 @@ int32_t tn_schedule_create(const tn_strategies *strategies, const tn_mesh *mesh,
     s->actions = tn_alloc((size_t)a.room, sizeof *s->actions);
     status = s->first && s->actions ? fill(&a, err) : no_memory(err);
     if (status != TN_OK) {
-        tn_schedule_destroy(s);
+        tn_timetable_destroy(s);
         return status;
     }
     *ret = s;
     return TN_OK;
 }
 
-void tn_schedule_destroy(tn_schedule *schedule)
+void tn_timetable_destroy(tn_timetable *timetable)
 {
-    if (!schedule)
+    if (!timetable)
         return;
-    tn_free(schedule->first);
-    tn_free(schedule->actions);
-    tn_free(schedule->start);
-    tn_free(schedule);
+    tn_free(timetable->first);
+    tn_free(timetable->actions);
+    tn_free(timetable->start);
+    tn_free(timetable);
 }
 
 /* ---- looking at it ---- */
 
-double tn_schedule_bubble(const tn_schedule *schedule, int32_t stage)
+double tn_timetable_bubble(const tn_timetable *timetable, int32_t stage)
 {
     double busy = 0;
-    for (int64_t i = schedule->first[stage]; i < schedule->first[stage + 1]; i++)
-        busy += schedule->actions[i].what == 'F'   ? TN_CLOCK_FORWARD
-                : schedule->actions[i].what == 'B' ? TN_CLOCK_BACKWARD
-                                                   : 0;
-    return 1 - busy / schedule->length;
+    for (int64_t i = timetable->first[stage]; i < timetable->first[stage + 1]; i++)
+        busy += timetable->actions[i].what == 'F'   ? TN_CLOCK_FORWARD
+                : timetable->actions[i].what == 'B' ? TN_CLOCK_BACKWARD
+                                                    : 0;
+    return 1 - busy / timetable->length;
 }
 
-int32_t tn_schedule_in_flight(const tn_schedule *schedule, int32_t stage)
+int32_t tn_timetable_in_flight(const tn_timetable *timetable, int32_t stage)
 {
     int32_t now = 0, most = 0;
-    for (int64_t i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
-        now += schedule->actions[i].what == 'F' ? 1 : schedule->actions[i].what == 'B' ? -1 : 0;
+    for (int64_t i = timetable->first[stage]; i < timetable->first[stage + 1]; i++) {
+        now += timetable->actions[i].what == 'F' ? 1 : timetable->actions[i].what == 'B' ? -1 : 0;
         most = now > most ? now : most;
     }
     return most;
 }
 
-uint64_t tn_schedule_hash(const tn_schedule *schedule)
+uint64_t tn_timetable_hash(const tn_timetable *timetable)
 {
-    uint64_t hash = 14695981039346656037u ^ (uint64_t)schedule->stages << 32 ^ (uint64_t)schedule->micro_batches;
-    for (int64_t i = 0; i < schedule->first[schedule->stages]; i++) {
-        const tn_action *a = &schedule->actions[i];
+    uint64_t hash = 14695981039346656037u ^ (uint64_t)timetable->stages << 32 ^ (uint64_t)timetable->micro_batches;
+    for (int64_t i = 0; i < timetable->first[timetable->stages]; i++) {
+        const tn_action *a = &timetable->actions[i];
         hash = (hash ^ (uint64_t)a->stage) * 1099511628211u;
         hash = (hash ^ ((uint64_t)a->what << 32 | (uint32_t)a->micro_batch)) * 1099511628211u;
     }
@@ -272,7 +272,7 @@ static int by_time(const void *a, const void *b)
     return x->set != y->set ? x->set - y->set : (x->what == 'U') - (y->what == 'U');
 }
 
-static void add_actions(const tn_schedule *s, int32_t stage, tn_pipeline_step *steps, int64_t *count)
+static void add_actions(const tn_timetable *s, int32_t stage, tn_pipeline_step *steps, int64_t *count)
 {
     for (int64_t i = s->first[stage]; i < s->first[stage + 1]; i++)
         steps[(*count)++] = (tn_pipeline_step){
@@ -280,7 +280,7 @@ static void add_actions(const tn_schedule *s, int32_t stage, tn_pipeline_step *s
 }
 
 /* What `stage` receives from a neighbour, as seen by `me`, which is one of the two. */
-static void add_transfers(const tn_schedule *s, int32_t stage, int32_t what, int32_t me, tn_pipeline_step *steps,
+static void add_transfers(const tn_timetable *s, int32_t stage, int32_t what, int32_t me, tn_pipeline_step *steps,
                           int64_t *count)
 {
     int32_t from = what == 'F' ? stage - 1 : stage + 1;
@@ -297,7 +297,7 @@ static void add_transfers(const tn_schedule *s, int32_t stage, int32_t what, int
 }
 
 /* A set is taken by the first step of a micro-batch's forward and is free again after the last of its backward. */
-static int32_t assign_sets(const tn_schedule *s, int32_t stage, tn_pipeline_step *steps, int64_t count, tn_error *err)
+static int32_t assign_sets(const tn_timetable *s, int32_t stage, tn_pipeline_step *steps, int64_t count, tn_error *err)
 {
     int32_t sets = 0;
     int32_t *set_of = tn_alloc((size_t)s->micro_batches, sizeof *set_of); /* + 1; 0: none */
@@ -320,20 +320,20 @@ static int32_t assign_sets(const tn_schedule *s, int32_t stage, tn_pipeline_step
     return sets ? sets : -no_memory(err);
 }
 
-int32_t tn_schedule_steps(const tn_schedule *schedule, int32_t stage, tn_pipeline_step **ret, int64_t *ret_count,
-                          int32_t *ret_sets, tn_error *err)
+int32_t tn_timetable_steps(const tn_timetable *timetable, int32_t stage, tn_pipeline_step **ret, int64_t *ret_count,
+                           int32_t *ret_sets, tn_error *err)
 {
-    int64_t count = 0, room = 6 * (int64_t)schedule->micro_batches + 1;
+    int64_t count = 0, room = 6 * (int64_t)timetable->micro_batches + 1;
     tn_pipeline_step *steps = tn_alloc((size_t)room, sizeof *steps);
     if (!steps)
         return no_memory(err);
-    add_actions(schedule, stage, steps, &count);
-    add_transfers(schedule, stage, 'F', stage, steps, &count);
-    add_transfers(schedule, stage, 'B', stage, steps, &count);
-    add_transfers(schedule, stage + 1, 'F', stage, steps, &count);
-    add_transfers(schedule, stage - 1, 'B', stage, steps, &count);
+    add_actions(timetable, stage, steps, &count);
+    add_transfers(timetable, stage, 'F', stage, steps, &count);
+    add_transfers(timetable, stage, 'B', stage, steps, &count);
+    add_transfers(timetable, stage + 1, 'F', stage, steps, &count);
+    add_transfers(timetable, stage - 1, 'B', stage, steps, &count);
     qsort(steps, (size_t)count, sizeof *steps, by_time);
-    int32_t sets = assign_sets(schedule, stage, steps, count, err);
+    int32_t sets = assign_sets(timetable, stage, steps, count, err);
     if (sets < 0) {
         tn_free(steps);
         return -sets;
