@@ -59,7 +59,9 @@ static double number(const json_t *list, size_t i) { return json_number_value(js
 
 static json_t *golden(const char *part, const char *name)
 {
-    return json_object_get(test_golden("codecs.json", part), name);
+    static json_t *root;
+    root = root ? root : test_golden("codecs.json", NULL);
+    return json_object_get(json_object_get(root, part), name);
 }
 
 /* ---- 16-bit floats ---- */

@@ -255,7 +255,7 @@ typedef struct rule {
     uint32_t real;
     tn_operand slots[2]; /* m signed, v not */
     int32_t slot_count;
-    char p[ELEMENTS * 8 + 128];
+    _Alignas(64) char p[ELEMENTS * 8 + 128];
 } rule;
 
 static void rule_block(rule *r, const void *k, int64_t step, int64_t lo, int64_t n)
@@ -313,7 +313,7 @@ static double mean_distance(uint32_t real, const void *p, const json_t *values)
  */
 static void check_rule(const char *name, const char *const *settings)
 {
-    json_t *rows = json_object_get(test_golden("codecs.json", "trajectories"), name);
+    json_t *root = test_golden("codecs.json", "trajectories"), *rows = json_object_get(root, name);
     const json_t *values = json_object_get(rows, "stored"), *exact = json_object_get(rows, "exact");
     ck_assert_uint_eq(json_array_size(values), ELEMENTS);
     for (uint32_t real = 32; real <= 64; real += 32) {
@@ -343,6 +343,7 @@ static void check_rule(const char *name, const char *const *settings)
         tn_instance_free(s.c);
         tn_instance_free(r.c);
     }
+    json_decref(root);
 }
 
 START_TEST(adam_with_state_in_eight_bits) { check_rule("adam", (const char *const[]){"lr", "0.01", NULL}); }
