@@ -15,17 +15,13 @@
 #include "host/base/take.h"
 #include "host/base/text.h"
 #include "host/experiment/experiment.h"
+#include "host/handle.h"
 #include "host/store/folder.h"
 #include "host/train/trainer.h"
 
 #ifndef TENON_VERSION
 #define TENON_VERSION "unknown"
 #endif
-
-struct tenon {
-    tn_log log;
-    tn_registry *registry;
-};
 
 int32_t tenon_open(const tenon_options *options, tenon **ret, tn_error *err)
 {

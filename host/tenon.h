@@ -58,14 +58,104 @@ typedef struct tenon_run_options {
 
 /* Runs an experiment file with overrides ("train.epochs=2") to its end. *ret is the run's folder, set once it exists
  * (also when the run then fails; else NULL), to be freed with tenon_free. TN_E_STOPPED when `observe` asked,
- * TN_E_NUMERIC when the run diverged. Of the processes of one run (`parallel:`) only the first has a folder and is given
- * the plan; `observe` sees the records in each, and where one asks to stop or fails, all end. */
+ * TN_E_NUMERIC when the run diverged. Of the processes of one run (`parallel:`) only the first has a folder and is
+ * given the plan; `observe` sees the records in each, and where one asks to stop or fails, all end. */
 TENON_API int32_t tenon_run(tenon *handle, const char *experiment, const char *const *overrides, size_t override_count,
                             const tenon_run_options *options, char **ret, tn_error *err);
 
 /* The experiment with every default filled in, as YAML, without running it. *ret is to be freed with tenon_free. */
 TENON_API int32_t tenon_resolve(tenon *handle, const char *experiment, const char *const *overrides,
                                 size_t override_count, char **ret, tn_error *err);
+
+/* ---- updates of tensors that the caller owns ----
+ *
+ * One handle is one optimizer: a chain of links (a rule, clipping, averages, ...) and its state, for a fixed list of
+ * tensors. A step reads and writes them where they are; nothing is flattened or copied but what is not contiguous.
+ * Pointers may change from step to step. An update may be used by one thread at a time; its threads are its own. */
+typedef struct tenon_update tenon_update;
+
+typedef struct tenon_tensor {
+    uint32_t struct_size;
+    int32_t role;            /* TN_ROLE_* of tenon/parameter.h, for links with `on: {role: ...}` */
+    const char *name;        /* state is kept under it; all different; copied */
+    void *data;              /* its elements, of any alignment. No two tensors share memory */
+    tn_dtype dtype;          /* f32, f64, f16 or bf16, the same for all; links compute in f64 for f64, else in f32 */
+    tn_dtype gradient_dtype; /* the same for all; 0: as dtype */
+    int32_t ndim;            /* 0 to 8 */
+    int32_t reserved;
+    const int64_t *shape;   /* copied */
+    const int64_t *strides; /* in elements, not negative; NULL: row-major; copied */
+} tenon_tensor;
+
+typedef struct tenon_update_options {
+    uint32_t struct_size;
+    int32_t threads;      /* that a step runs on, the calling one counted in; 0: one for each CPU of the process */
+    uint64_t seed;        /* of random numbers */
+    int32_t check_finite; /* 1: skip a step with a gradient that is not finite even when no link looks */
+    int32_t reserved;
+    const char *state;    /* codec of state tensors: "blockwise8", "bf16"; NULL: in f32 or f64 */
+    const char *rounding; /* of f16 and bf16 tensors: "nearest" or "stochastic"; NULL: nearest */
+    const char *backend;  /* matrix products for rules such as muon: "openblas"; NULL: none, such rules are refused */
+} tenon_update_options;
+
+/* `links` is YAML as under `update:` in an experiment: "adamw", "[{use: clip-norm, max_norm: 1}, {use: adamw, lr:
+ * 3e-4}, ema]". Tensors lie struct_size bytes apart. `options` may be NULL. All state is allocated here; steps allocate
+ * nothing, but for scratch the first time that a tensor's gradient is not contiguous. The handle must outlive the
+ * update. Close with tenon_update_close. */
+TENON_API int32_t tenon_update_open(tenon *handle, const char *links, const tenon_tensor *tensors, size_t count,
+                                    const tenon_update_options *options, tenon_update **ret, tn_error *err);
+/* Accepts NULL. */
+TENON_API void tenon_update_close(tenon_update *update);
+
+typedef struct tenon_step {
+    uint32_t struct_size;
+    uint32_t reserved;
+    void *const *p; /* where each tensor's elements are now, with the strides of its opening; NULL: as before */
+    /* Each tensor's gradient, of its shape. An entry NULL: there is none, the tensor, its state and its clock stay. */
+    const void *const *g;
+    const int64_t *const *g_strides; /* each gradient's, in elements; NULL or an entry NULL: row-major */
+    double scale;                    /* each gradient is read as scale * g; 0: 1 */
+    double loss;                     /* the mean loss, for links that ask for it */
+} tenon_step;
+
+typedef struct tenon_step_result {
+    uint32_t struct_size; /* set by the caller */
+    int32_t committed;    /* 0: skipped, as a gradient is not finite: then nothing but `attempts` changed */
+    int64_t bad;          /* when skipped: the first tensor with such a gradient, else -1 */
+    int64_t updates;      /* committed so far */
+    int64_t attempts;     /* made so far */
+} tenon_step_result;
+
+/* One step. `ret` may be NULL. */
+TENON_API int32_t tenon_update_step(tenon_update *update, const tenon_step *step, tenon_step_result *ret,
+                                    tn_error *err);
+
+/* Hyper-parameters of type real: "adamw.lr". A value outside the row's range, or one that would need other state than
+ * there is, is refused and changes nothing. */
+TENON_API int32_t tenon_update_set(tenon_update *update, const char *name, double value, tn_error *err);
+TENON_API int32_t tenon_update_get(tenon_update *update, const char *name, double *ret, tn_error *err);
+
+/* What links report of the last step, such as "clip-norm.norm"; NaN where nothing was. How many there are; at(index)
+ * returns the name, which lives as long as the update. */
+TENON_API size_t tenon_update_report_count(const tenon_update *update);
+TENON_API const char *tenon_update_report_at(const tenon_update *update, size_t index, double *ret);
+
+/* One piece of state, in the update's own memory: read to save it, written to restore it, between steps. */
+typedef struct tenon_state {
+    uint32_t struct_size;            /* set by the caller */
+    int32_t bits;                    /* of an element as stored; block scales of a codec follow the elements */
+    const char *link, *slot, *shape; /* "adamw", "m", "like"; live as long as the update */
+    int64_t tensor;                  /* index, or -1 for state of the link as a whole */
+    int64_t elements, bytes;
+    void *data;
+    int32_t persistent; /* 0: nothing that needs saving */
+    int32_t reserved;
+} tenon_state;
+TENON_API size_t tenon_update_state_count(const tenon_update *update);
+TENON_API void tenon_update_state_at(const tenon_update *update, size_t index, tenon_state *ret);
+/* count + 2 numbers: each tensor's committed updates, then updates and attempts of the whole. Part of the state. */
+TENON_API void tenon_update_clocks(const tenon_update *update, int64_t *ret);
+TENON_API int32_t tenon_update_set_clocks(tenon_update *update, const int64_t *clocks, tn_error *err);
 
 TENON_API void tenon_free(char *text);
 TENON_API const char *tenon_version(void);

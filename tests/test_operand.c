@@ -9,6 +9,7 @@
 #include "host/update/operand.h"
 #include "tests/component.h"
 #include "tests/malloc_count.h"
+#include "tests/update.h"
 
 typedef struct stored {
     tn_instance *c;
@@ -355,6 +356,77 @@ START_TEST(sgd_with_state_in_eight_bits)
 }
 END_TEST
 
+/* A chain whose state is stored, over elements lo to lo + n of one long tensor, after some steps. */
+static world *stepped(const stored *s, const char *const *links, int32_t threads, int64_t lo, int64_t n)
+{
+    static const tn_services services = {.struct_size = sizeof services};
+    const int64_t whole = LONG;
+    world *w = world_new(32, threads);
+    world_slice(w, 1, &whole, lo, n);
+    world_arenas(w);
+    world_fill(w, w->parameters.p, 0);
+    for (; *links; links++)
+        world_link(w, *links);
+    const tn_chain_options options = {.registry = w->registry,
+                                      .links = w->links,
+                                      .link_count = w->link_count,
+                                      .parameters = &w->parameters,
+                                      .pool = w->pool,
+                                      .services = &services,
+                                      .seed = 5,
+                                      .state = s->use};
+    ck_ok(tn_chain_create(&options, &w->chain, &w->err), w->err);
+    for (uint64_t step = 1; step <= 3; step++) {
+        world_fill(w, w->parameters.g, step);
+        world_step(w, 1);
+    }
+    return w;
+}
+
+/* A slice's bytes are those of the whole from its first element on. */
+static void compare_slice(const stored *s, const world *part, const world *whole)
+{
+    int64_t lo = part->list[0].lo, n = part->list[0].n, coded = 0;
+    ck_assert_mem_eq(part->parameters.p, (float *)whole->parameters.p + lo, (size_t)n * sizeof(float));
+    for (size_t j = 0; j < tn_chain_slot_count(part->chain); j++) {
+        tn_chain_slot a, b;
+        tn_chain_slot_at(part->chain, j, &a);
+        tn_chain_slot_at(whole->chain, j, &b);
+        ck_assert_str_eq(a.slot, b.slot);
+        ck_assert_mem_eq(a.data, (char *)b.data + lo * a.bits / 8, (size_t)(n * a.bits / 8));
+        if (a.bits != s->table.bits)
+            continue;
+        int64_t extra = tn_codec_extra(&s->table, n), all = tn_codec_extra(&s->table, LONG);
+        ck_assert_int_eq(a.bytes, tn_codec_bytes(&s->table, 32, n));
+        ck_assert_mem_eq((char *)a.data + a.bytes - extra,
+                         (char *)b.data + b.bytes - all + lo / s->table.block * s->table.extra_bytes, (size_t)extra);
+        coded++;
+    }
+    ck_assert_int_ge(coded, 1);
+}
+
+START_TEST(chains_store_the_same_state_for_any_shards)
+{
+    const char *const chains[][3] = {{"adamw", "ema"}, {"lion"}}, *const codecs[] = {"blockwise8", "bf16"};
+    const int64_t cuts[] = {0, TN_CHUNK, 4 * TN_CHUNK, LONG};
+    for (int c = 0; c < 2; c++)
+        for (int i = 0; i < 2; i++) {
+            stored s;
+            stored_open(&s, codecs[c], 32);
+            if (c)
+                component_set(s.c, "rounding", "stochastic");
+            world *whole = stepped(&s, chains[i], 2, 0, LONG);
+            for (int k = 0; k < 3; k++) {
+                world *part = stepped(&s, chains[i], 1 + k % 2, cuts[k], cuts[k + 1] - cuts[k]);
+                compare_slice(&s, part, whole);
+                world_free(part);
+            }
+            world_free(whole);
+            tn_instance_free(s.c);
+        }
+}
+END_TEST
+
 static Suite *operand_suite(void)
 {
     Suite *suite = suite_create("operand");
@@ -370,6 +442,7 @@ static Suite *operand_suite(void)
     tcase_add_test(tests, draws_differ_by_key_and_attempt);
     tcase_add_test(tests, adam_with_state_in_eight_bits);
     tcase_add_test(tests, sgd_with_state_in_eight_bits);
+    tcase_add_test(tests, chains_store_the_same_state_for_any_shards);
     suite_add_tcase(suite, tests);
     return suite;
 }
