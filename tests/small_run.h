@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "host/base/memory.h"
 #include "host/train/trainer.h"
 #include "tests/small_set.h"
 
@@ -105,6 +106,25 @@ static inline void run(outcome *o, const char *const *overrides, size_t count)
     static tn_log log;
     ck_ok(open_run(o, &log, overrides, count, &err), err);
     ck_ok(tn_trainer_run(o->trainer, &err), err);
+}
+
+static inline void open_small(outcome *o, tn_log *log, const char *const *overrides, size_t count)
+{
+    tn_error err = {0};
+    ck_ok(open_run(o, log, overrides, count, &err), err);
+}
+
+static inline void step(outcome *o)
+{
+    tn_error err = {0};
+    ck_ok(tn_trainer_step(o->trainer, &err), err);
+}
+
+/* Of an arena in the parameters' layout; to be freed with tn_free. */
+static inline void *copy(const void *arena, const tn_parameters *all)
+{
+    size_t size = (size_t)all->elements * (all->real / 8);
+    return memcpy(tn_alloc(size, 1), arena, size);
 }
 
 static inline void close_run(outcome *o)

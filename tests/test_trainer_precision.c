@@ -5,24 +5,6 @@
 #include "host/base/memory.h"
 #include "tests/small_run.h"
 
-static void open_small(outcome *o, tn_log *log, const char *const *overrides, size_t count)
-{
-    tn_error err = {0};
-    ck_ok(open_run(o, log, overrides, count, &err), err);
-}
-
-static void step(outcome *o)
-{
-    tn_error err = {0};
-    ck_ok(tn_trainer_step(o->trainer, &err), err);
-}
-
-static float *copy(const void *arena, const tn_parameters *all)
-{
-    float *copied = tn_alloc((size_t)all->elements, sizeof *copied);
-    return memcpy(copied, arena, (size_t)all->elements * sizeof *copied);
-}
-
 /* To nearest, ties to even, of finite numbers. */
 static float to_bf16(float x)
 {

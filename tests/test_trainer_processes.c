@@ -165,6 +165,47 @@ START_TEST(two_processes_equal_one)
 }
 END_TEST
 
+/* Links that look again look at both shares. */
+START_TEST(signals_equal_one_process)
+{
+    check_as_one(
+        (plan){.overrides = {"update=[{use: sam, rho: 0.1}, {use: sgd, as: rule, lr: 0.1}]", "train.accumulate=3"},
+               .count = 2},
+        1e-6);
+    check_as_one((plan){.overrides = {"update={use: kfac, lr: 0.01, damping: 0.1, fisher: empirical, factor_every: 1, "
+                                      "inverse_every: 1}",
+                                      "model.normalizer=none", "train.accumulate=3"},
+                        .count = 3},
+                 1e-4);
+}
+END_TEST
+
+/* Each draws for its own samples; both hold the same factors and take the same step. */
+START_TEST(drawn_targets_lead_to_one_step)
+{
+    plan plan = {.overrides = {"update={use: kfac, lr: 0.05, damping: 0.03, factor_every: 1, inverse_every: 1}",
+                               "model.normalizer=none", "train.epochs=4", "recompute=sqrt"},
+                 .count = 4};
+    run_ranks(&plan, run_rank);
+    check_ended_well();
+    ck_assert_double_ge(seats[0].accuracy, 0.9);
+}
+END_TEST
+
+/* Both skip, halve and go on together. */
+START_TEST(an_overflow_is_everyones)
+{
+    plan plan = {
+        .overrides = {"precision={storage: fp16, loss_scale: {use: dynamic, initial: 0x1p24}}", "~update.clip-norm"},
+        .count = 2};
+    run_ranks(&plan, run_rank);
+    check_ended_well();
+    ck_assert_int_gt(seats[0].attempts, seats[0].updates);
+    ck_assert_int_gt(seats[0].updates, 0);
+    ck_assert_int_eq(seats[0].updates, seats[1].updates);
+}
+END_TEST
+
 /* Statistics over both processes: also the one sample of a share of 1, where the batch is of 2 or 3. */
 START_TEST(joint_statistics_equal_one_process)
 {
@@ -312,6 +353,9 @@ int main(void)
     tcase_set_timeout(tests, 300);
     tcase_add_checked_fixture(tests, setup_processes, teardown_processes);
     tcase_add_test(tests, two_processes_equal_one);
+    tcase_add_test(tests, signals_equal_one_process);
+    tcase_add_test(tests, drawn_targets_lead_to_one_step);
+    tcase_add_test(tests, an_overflow_is_everyones);
     tcase_add_test(tests, joint_statistics_equal_one_process);
     tcase_add_test(tests, own_statistics_are_evaluated_as_one);
     tcase_add_test(tests, dropout_differs_between_processes);
