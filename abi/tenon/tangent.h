@@ -4,8 +4,9 @@
  * multiplication by the Hessian"). Of a quantity q, q~ is its derivative while the parameters move along a direction;
  * the host carries q~ beside q through forward and backward.
  *
- * Both functions see the layer's call as forward and backward saw it, x and y always with data, on the layer's own
- * axis, and must reproduce what the same random numbers gave. Axis rows: `gradient` is the piece's partial.
+ * Both functions see the layer's call as forward and backward saw it, on the layer's own axis, after it was made: x, y
+ * and saved tensors hold what forward left. Nothing is in place. They must reproduce what the same random numbers gave,
+ * and allow other pieces as forward and backward do. Axis rows: `gradient` is the piece's partial.
  */
 #ifndef TENON_TANGENT_H
 #define TENON_TANGENT_H
