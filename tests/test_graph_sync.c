@@ -10,7 +10,7 @@
 
 typedef struct {
     uint32_t real;
-    int64_t rows[3]; /* of each process; JOINT in all */
+    int64_t rows[3];       /* of each process; JOINT in all */
     const char *recompute; /* of the first process only */
     int32_t refresh;
 } split;
