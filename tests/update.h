@@ -31,6 +31,7 @@ typedef struct world {
     const tn_signals *signals; /* NULL: none */
     const tn_compute *compute; /* likewise */
     tn_comm *comm;
+    tn_codec_use p, g, state; /* without table: in the real type */
     tn_chain *chain;
     tn_step_result result;
     tn_error err;
@@ -197,6 +198,9 @@ static inline int32_t world_try_chain(world *w)
                                       .check_finite = w->check_finite,
                                       .compute = w->compute,
                                       .comm = w->comm,
+                                      .p = w->p,
+                                      .g = w->g,
+                                      .state = w->state,
                                       .signals = w->signals};
     return tn_chain_create(&options, &w->chain, &w->err);
 }

@@ -4,8 +4,8 @@
  * reads once and writes once, block by block. Left out are slots that fold writes, which are small, and what happens
  * outside of the chain: signals, and the products of rules for whole matrices.
  *
- * A round is counted with the gradient and the link's own slots; with p, and all that the links before it read, only
- * where they run dry or the link stands in stage rule or update.
+ * A round is counted with the gradient, the slots of the links that run dry for it and its own; also with p, where a
+ * rule is among them: the host can not know whether it reads it. In stage gradient few do, so there p is left out.
  */
 #include "host/update/internal.h"
 
@@ -36,16 +36,14 @@ static int is_on(const tn_link *link, int64_t i) { return link->slots && link->a
 /* One round of a link. */
 static int64_t of_round(const tn_chain *chain, const tn_link *link, int64_t i)
 {
-    int64_t bytes = of_g(chain, i) + of_slots(chain, link, i), dry = 0, runs = link->stage >= TN_LINK_RULE;
+    int64_t bytes = of_g(chain, i) + of_slots(chain, link, i), dry = 0, rule = link->stage >= TN_LINK_RULE;
     for (const tn_link *before = chain->links; before < link; before++)
-        if (is_on(before, i) && before->stage != TN_LINK_SOURCE && before->table.update && !before->items) {
+        if (is_on(before, i) && before->stage != TN_LINK_SOURCE && before->table.update && !before->items)
             dry += of_slots(chain, before, i);
-            runs = 1;
-        }
     if (link->late)
         for (const tn_link *before = chain->links; before < link; before++)
             dry += is_on(before, i) && before->items ? chain->parameters->list[i].n * (int64_t)chain->real : 0;
-    return bytes + dry + (runs ? of_p(chain, i) : 0);
+    return bytes + dry + (rule ? of_p(chain, i) : 0);
 }
 
 /* p is kept and moved, then put back; the new gradient is checked. */
