@@ -12,6 +12,7 @@
 #ifndef TENON_TESTS_PROCESSES_H
 #define TENON_TESTS_PROCESSES_H
 
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -40,9 +41,15 @@ static inline void process_main(int32_t rank, const tn_instance *collective, pro
     tn_comm_close(world);
 }
 
+/* What a process ended with, as the test wants it. */
+static inline int process_is_well(int status, int killed)
+{
+    return killed ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : status == 0;
+}
+
 /* Runs `body` in `count` processes and waits. `timeout` in seconds as text, of an operation. With one process `world`
- * is NULL. */
-static inline void processes_run_within(const char *timeout, int32_t count, process_body *body, void *arg)
+ * is NULL. `killed`: each must die of SIGKILL. */
+static inline void processes_wait(const char *timeout, int32_t count, process_body *body, void *arg, int killed)
 {
     static int runs;
     char name[64], ranks[16];
@@ -68,13 +75,24 @@ static inline void processes_run_within(const char *timeout, int32_t count, proc
     for (int32_t rank = 0; rank < count; rank++) {
         int status = 0;
         ck_assert_int_eq(waitpid(pids[rank], &status, 0), pids[rank]);
-        if (status && !failed && !(WIFEXITED(status) && WEXITSTATUS(status) == 1))
+        if (!process_is_well(status, killed) && !failed && !(WIFEXITED(status) && WEXITSTATUS(status) == 1))
             ck_abort_msg("process %d of %d ended with wait status %d", rank, count, status);
-        failed |= status != 0;
+        failed |= !process_is_well(status, killed);
     }
     if (failed)
         _exit(1); /* the assertion that failed has told Check */
     tn_instance_free(collective);
+}
+
+static inline void processes_run_within(const char *timeout, int32_t count, process_body *body, void *arg)
+{
+    processes_wait(timeout, count, body, arg, 0);
+}
+
+/* The bodies kill themselves. */
+static inline void processes_run_killed(int32_t count, process_body *body, void *arg)
+{
+    processes_wait("30", count, body, arg, 1);
 }
 
 static inline void processes_run(int32_t count, process_body *body, void *arg)
