@@ -356,6 +356,33 @@ START_TEST(late_receivers_cost_sets)
 }
 END_TEST
 
+/* Each allocation fails in turn: an error, nothing leaks, the next attempt succeeds. */
+START_TEST(without_memory)
+{
+    tn_strategies all = strategy("pipeline-1f1b", NULL, NULL);
+    tn_mesh mesh = mesh_of(1, 1, 3);
+    int32_t status = TN_E_MEMORY, failed = 0;
+    for (int64_t nth = 0; status != TN_OK; nth++) {
+        tn_timetable *t = NULL;
+        tn_pipeline_step *steps = NULL;
+        int64_t count;
+        int32_t sets;
+        tn_error err = {0};
+        tn_memory_fail_at(nth);
+        status = tn_timetable_create(&all, &mesh, 4, &t, &err);
+        if (status == TN_OK)
+            status = tn_timetable_steps(t, 1, &steps, &count, &sets, &err);
+        tn_memory_fail_at(-1);
+        ck_assert(status == TN_OK || (status == TN_E_MEMORY && strstr(err.msg, "no memory")));
+        failed += status != TN_OK;
+        tn_free(steps);
+        tn_timetable_destroy(t);
+    }
+    ck_assert_int_eq(failed, 12);
+    free_strategy(&all);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("parallel");
@@ -369,6 +396,7 @@ int main(void)
     tcase_add_test(tcase, stages_are_balanced);
     tcase_add_test(tcase, wrong_tables);
     tcase_add_test(tcase, late_receivers_cost_sets);
+    tcase_add_test(tcase, without_memory);
     suite_add_tcase(suite, tcase);
     return test_main(suite);
 }

@@ -201,6 +201,30 @@ static void refuse(tn_comm *world, void *arg)
 START_TEST(refusals) { processes_run(2, refuse, NULL); }
 END_TEST
 
+/* Each allocation of the tables fails in turn; both processes are told, and nobody waits. */
+static void scarce(tn_comm *world, void *arg)
+{
+    mesh_case c = {PARTS(2, 1), 64, 1, NULL, NULL, plain, 2, NULL};
+    mesh_fixture f;
+    int32_t status = TN_E_MEMORY, failed = 0;
+    (void)arg;
+    mesh_begin(&c, &f);
+    tn_error err = {0};
+    ck_ok(mesh_open(&c, world, &f, &err), err);
+    for (int64_t nth = 0; status != TN_OK; nth++) {
+        tn_memory_fail_at(nth);
+        status = mesh_graph(&c, &f, &err);
+        tn_memory_fail_at(-1);
+        ck_assert_msg(status == TN_OK || status == TN_E_MEMORY, "%d: %s", status, err.msg);
+        failed += status != TN_OK;
+    }
+    ck_assert_int_gt(failed, 40);
+    mesh_end(&f);
+}
+
+START_TEST(without_memory) { processes_run(2, scarce, NULL); }
+END_TEST
+
 /* ---- flows ---- */
 
 #define R TN_PLACE_REPLICATE
@@ -314,6 +338,7 @@ int main(void)
     tcase_add_test(tcase, parts_of_stages);
     tcase_add_test(tcase, parts_draw_their_own);
     tcase_add_test(tcase, refusals);
+    tcase_add_test(tcase, without_memory);
     tcase_add_test(tcase, collectives_follow);
     tcase_add_test(tcase, ten_thousand_ranks);
     suite_add_tcase(suite, tcase);
