@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "host/base/error.h"
 #include "host/base/memory.h"
@@ -39,8 +40,27 @@ static int32_t write_error(const open_sink *sink, tn_error *err)
     return tn_error_set(err, TN_E_IO, "%s: can not write: %s", sink->path, strerror(errno));
 }
 
-static int32_t open_one(tn_registry *registry, const tn_instance *instance, const char *folder, open_sink *sink,
-                        tn_error *err)
+/* A new file (length < 0), or one that is there cut back to `length` bytes. */
+static int32_t open_file(open_sink *sink, int64_t length, tn_error *err)
+{
+    const char *name = sink->instance->info->name;
+    sink->file = fopen(sink->path, length < 0 ? "wxe" : "r+e");
+    if (!sink->file)
+        return tn_error_set(err, TN_E_IO, "sink %s: %s: can not %s: %s", name, sink->path,
+                            length < 0 ? "create" : "go on with it", strerror(errno));
+    if (length < 0)
+        return TN_OK;
+    if (fseeko(sink->file, 0, SEEK_END) != 0 || ftello(sink->file) < length)
+        return tn_error_set(err, TN_E_DATA,
+                            "sink %s: %s: has %lld bytes, had %lld at the checkpoint; it was changed since", name,
+                            sink->path, (long long)ftello(sink->file), (long long)length);
+    if (ftruncate(fileno(sink->file), (off_t)length) != 0 || fseeko(sink->file, (off_t)length, SEEK_SET) != 0)
+        return tn_error_set(err, TN_E_IO, "sink %s: %s: can not cut it back: %s", name, sink->path, strerror(errno));
+    return TN_OK;
+}
+
+static int32_t open_one(tn_registry *registry, const tn_instance *instance, const char *folder, int64_t length,
+                        open_sink *sink, tn_error *err)
 {
     const char *file = tn_fact_text(instance->info->facts, "file", NULL);
     sink->instance = instance;
@@ -56,18 +76,17 @@ static int32_t open_one(tn_registry *registry, const tn_instance *instance, cons
     sink->path = tn_format("%s/%s", folder, file);
     if (!sink->path)
         return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
-    sink->file = fopen(sink->path, "wxe");
-    if (!sink->file)
-        return tn_error_set(err, TN_E_IO, "sink %s: %s: can not create: %s", instance->info->name, sink->path,
-                            strerror(errno));
+    status = open_file(sink, length, err);
+    if (status != TN_OK || length >= 0)
+        return status;
     tn_writer writer = writer_of(sink);
     tn_error_clear(err);
     status = sink->table.begin ? sink->table.begin(instance->hyper, &writer, err) : TN_OK;
     return status == TN_OK ? TN_OK : tn_error_wrap(err, status, "sink %s", instance->info->name);
 }
 
-int32_t tn_sinks_open(tn_registry *registry, tn_instance *const *instances, size_t count, const char *folder,
-                      tn_sinks **ret, tn_error *err)
+int32_t tn_sinks_continue(tn_registry *registry, tn_instance *const *instances, size_t count, const char *folder,
+                          const int64_t *lengths, tn_sinks **ret, tn_error *err)
 {
     tn_sinks *sinks = tn_alloc(1, sizeof *sinks);
     if (!sinks || !(sinks->list = tn_alloc(count + 1, sizeof *sinks->list))) {
@@ -76,13 +95,22 @@ int32_t tn_sinks_open(tn_registry *registry, tn_instance *const *instances, size
     }
     int32_t status = TN_OK;
     for (; sinks->count < count && status == TN_OK; sinks->count++)
-        status = open_one(registry, instances[sinks->count], folder, &sinks->list[sinks->count], err);
+        status = open_one(registry, instances[sinks->count], folder, lengths ? lengths[sinks->count] : -1,
+                          &sinks->list[sinks->count], err);
     if (status != TN_OK)
         tn_sinks_close(sinks);
     else
         *ret = sinks;
     return status;
 }
+
+int32_t tn_sinks_open(tn_registry *registry, tn_instance *const *instances, size_t count, const char *folder,
+                      tn_sinks **ret, tn_error *err)
+{
+    return tn_sinks_continue(registry, instances, count, folder, NULL, ret, err);
+}
+
+int64_t tn_sinks_length(const tn_sinks *sinks, size_t index) { return (int64_t)ftello(sinks->list[index].file); }
 
 int32_t tn_sinks_record(tn_sinks *sinks, const tn_record *record, tn_error *err)
 {

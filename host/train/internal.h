@@ -55,6 +55,9 @@ struct tn_trainer {
     int64_t batch, eval_batch;      /* samples over all processes, never more than there are */
     int64_t micro_batches, windows; /* an epoch: micro-batches, and windows of `accumulate` of them */
     int64_t attempts, eval_every;   /* the run's; attempts between evaluations, 0: only at the end */
+    int64_t checkpoint_every;       /* attempts between checkpoints; 0: none */
+    int64_t checkpointed_at;        /* attempt of the last one written or restored; -1: none */
+    char *folder;                   /* of the run; NULL: records go to no folder */
 
     /* what the run has come to: a checkpoint holds it */
     int64_t attempt, skipped, bad; /* done; skipped; in a row without a finite loss and a commit */
@@ -146,6 +149,11 @@ tn_position tn_window_position(const tn_trainer *t);
 int32_t tn_signals_open(tn_trainer *t, tn_error *err);
 /* Once the chain is there: refuses taps that the loss does not offer. */
 int32_t tn_signals_check(tn_trainer *t, tn_error *err);
+
+/* ---- state.c ---- */
+
+/* A checkpoint in the folder of the run, which the first process of a run has; nothing without. All call it. */
+int32_t tn_checkpoint_write(tn_trainer *t, tn_error *err);
 
 /* ---- record.c ---- */
 

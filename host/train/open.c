@@ -207,9 +207,12 @@ static int32_t plan_steps(tn_trainer *t, tn_error *err)
     status = count_of("train.epochs", e->steps, e->epochs, t->windows, &t->attempts, err);
     if (status == TN_OK)
         status = count_of("eval.every", e->eval_every.steps, e->eval_every.epochs, t->windows, &t->eval_every, err);
+    if (status == TN_OK)
+        status = count_of("checkpoint.every", e->checkpoint_every.steps, e->checkpoint_every.epochs, t->windows,
+                          &t->checkpoint_every, err);
     if (status != TN_OK)
         return status;
-    t->order_epoch = t->evaluated_at = -1;
+    t->order_epoch = t->evaluated_at = t->checkpointed_at = -1;
     t->order_key = tn_hash_key(e->seed, "data", "order");
     t->held = -1;
     status = tn_schedules_open(t->options.registry, e, t->attempts, (double)t->train.split.samples,

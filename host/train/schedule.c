@@ -34,6 +34,11 @@ static int64_t segment_steps(const tn_instance *segment)
     return row ? tn_instance_integer(segment, row) : 0;
 }
 
+static size_t slot_count(const tn_instance *segment)
+{
+    return json_array_size(json_object_get(segment->info->facts, "slots"));
+}
+
 static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
 {
     int64_t start = 0;
@@ -44,7 +49,7 @@ static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
             return status;
         if (!d->tables[i].value)
             return tn_error_set(err, TN_E_PLUGIN, "scheduler %s: its table lacks value", segment->info->name);
-        size_t slots = json_array_size(json_object_get(segment->info->facts, "slots"));
+        size_t slots = slot_count(segment);
         d->slots[i] = slots ? tn_alloc(slots, sizeof **d->slots) : NULL;
         if (slots && !d->slots[i])
             return tn_error_set(err, TN_E_MEMORY, "no memory for the schedules");
@@ -186,6 +191,22 @@ const char *tn_schedules_at(const tn_schedules *schedules, size_t index, double 
 {
     *ret = *schedules->list[index].place;
     return schedules->list[index].name;
+}
+
+const char *tn_schedules_state(const tn_schedules *schedules, size_t index, size_t *ret_segment, double **ret_slots,
+                               size_t *ret_count)
+{
+    for (size_t i = 0; i < schedules->count; i++)
+        for (size_t s = 0; s < schedules->list[i].schedule->segment_count; s++) {
+            const driver *d = &schedules->list[i];
+            if (!d->slots[s] || index-- > 0)
+                continue;
+            *ret_segment = s;
+            *ret_slots = d->slots[s];
+            *ret_count = slot_count(d->schedule->segments[s]);
+            return d->name;
+        }
+    return NULL;
 }
 
 void tn_schedules_bounds(const tn_schedules *schedules, size_t index, double *ret_lo, double *ret_hi)

@@ -24,6 +24,11 @@ int32_t tn_schedules_check_metrics(const tn_schedules *schedules, const char *co
  * Allocates nothing. [main] */
 void tn_schedules_observe(tn_schedules *schedules, const tn_position *position, const tn_field *fields, size_t count);
 
+/* What schedulers keep, for checkpoints: the index-th block of f64 slots, those of segment *ret_segment of a schedule.
+ * Its name ("rule.lr"), or NULL behind the last; both live as long as the schedules. */
+const char *tn_schedules_state(const tn_schedules *schedules, size_t index, size_t *ret_segment, double **ret_slots,
+                               size_t *ret_count);
+
 /* The smallest and largest value that looking ahead saw. */
 void tn_schedules_bounds(const tn_schedules *schedules, size_t index, double *ret_lo, double *ret_hi);
 void tn_schedules_close(tn_schedules *schedules);

@@ -61,12 +61,15 @@ void tn_trainer_close(tn_trainer *t)
     tn_free(t->index);
     tn_free(t->order);
     tn_free(t->refresh_order);
+    tn_free(t->folder);
     tn_free(t);
 }
 
 int32_t tn_trainer_record_in(tn_trainer *t, const char *folder, tn_error *err)
 {
     int32_t status = tn_sinks_open(t->options.registry, t->e->sinks, t->e->sink_count, folder, &t->sinks, err);
+    if (status == TN_OK && !(t->folder = tn_strdup(folder)))
+        status = tn_error_set(err, TN_E_MEMORY, "no memory for a path");
     return status == TN_OK ? tn_record_send(t, "start", 0, err) : status;
 }
 
@@ -148,9 +151,14 @@ int32_t tn_trainer_run(tn_trainer *t, tn_error *err)
         status = tn_trainer_step(t, err);
         if (status == TN_OK && t->e->eval_split && t->eval_every > 0 && t->attempt % t->eval_every == 0)
             status = tn_trainer_evaluate(t, err);
+        int last = t->attempt == t->attempts || t->stop; /* then there is more to come before it */
+        if (status == TN_OK && t->checkpoint_every > 0 && t->attempt % t->checkpoint_every == 0 && !last)
+            status = tn_checkpoint_write(t, err);
     }
     if (status == TN_OK && t->e->eval_split && !t->stop && t->evaluated_at != t->attempt)
         status = tn_trainer_evaluate(t, err);
+    if (status == TN_OK && t->checkpoint_every > 0 && t->checkpointed_at != t->attempt)
+        status = tn_checkpoint_write(t, err);
     if (status == TN_OK)
         status = tn_record_send(t, "end", tn_record_add(t, 0, "skipped", (double)t->skipped), err);
     if (status == TN_OK && t->sinks)

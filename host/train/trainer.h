@@ -35,13 +35,32 @@ void tn_trainer_close(tn_trainer *trainer);
 /* From now on records also go to the experiment's sinks, in `folder`. At most once, before the first step. [main] */
 int32_t tn_trainer_record_in(tn_trainer *trainer, const char *folder, tn_error *err);
 
+/* Instead, for a restored trainer: the sinks' files in `folder` are cut back to where they were when `checkpoint` was
+ * written, and go on from there. [main] */
+int32_t tn_trainer_continue_in(tn_trainer *trainer, const char *folder, const char *checkpoint, tn_error *err);
+
 /* One attempted update: a window of micro-batches, the chain, the records. Nothing is allocated after the first.
  * TN_E_NUMERIC when the run has diverged. [main] */
 int32_t tn_trainer_step(tn_trainer *trainer, tn_error *err);
-/* All attempts that are left, with the evaluations that are due. TN_E_STOPPED when the observer asked. [main] */
+/* All attempts that are left, with the evaluations that are due, and the checkpoints, if records go to a folder: into
+ * its folder "checkpoints", as `checkpoint: {every: ...}` says, and one at the end. TN_E_STOPPED when the observer
+ * asked. [main] */
 int32_t tn_trainer_run(tn_trainer *trainer, tn_error *err);
 /* Evaluates the split of the experiment now and records it. [main] */
 int32_t tn_trainer_evaluate(tn_trainer *trainer, tn_error *err);
+
+/* Writes the state of the run to a safetensors file, whole or not at all: parameters by name, state of the chain by
+ * link, slot and parameter, clocks and counters, buffers, schedulers, loss scale. Call it between updates; all
+ * processes do, with one path: what lies with one alone goes into "PATH.rank-N". TN_E_IO, TN_E_MEMORY. [main] */
+int32_t tn_trainer_save(tn_trainer *trainer, const char *path, tn_error *err);
+/* Puts that state into a trainer of the same experiment: the run goes on as if it had never stopped, bit for bit. What
+ * decides no bit may differ: name, sinks, checkpoints, threads. Refused, with what differs and nothing changed: another
+ * experiment or number of processes (TN_E_INVALID), missing, extra or misshapen tensors, damage (TN_E_DATA). After
+ * TN_E_IO the trainer is only good to be closed. [main] */
+int32_t tn_trainer_restore(tn_trainer *trainer, const char *path, tn_error *err);
+/* The last checkpoint in the folder of a run, by its number. The caller frees *ret with tn_free. TN_E_NOT_FOUND. [main]
+ */
+int32_t tn_checkpoint_last(const char *folder, char **ret, tn_error *err);
 
 /* The processes of a run do what all can do: hands on this one's status, and its wish to stop, to the others. `status`
  * if it is none of TN_OK; else TN_OK, or what another one failed with. All call it. [main] */
