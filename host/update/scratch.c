@@ -229,10 +229,11 @@ int32_t tn_scratch_create(tn_chain *chain, tn_error *err)
 void tn_scratch_free(tn_chain *chain)
 {
     void *const blocks[] = {
-        chain->clocks,     chain->clock,    chain->clock_of,   chain->sums,       chain->report,       chain->threads,
-        chain->scratch,    chain->chunk_at, chain->exact,      chain->chunk_sums, chain->tensor_sums,  chain->bands,
-        chain->band_at,    chain->rows_at,  chain->columns_at, chain->band_rows,  chain->band_columns, chain->vectors,
-        chain->step_block, chain->backup,   chain->backup_at,  chain->moved,      chain->cuts,         chain->p_key};
+        chain->clocks,      chain->clock,        chain->clock_of, chain->sums,       chain->report,
+        chain->threads,     chain->scratch,      chain->chunk_at, chain->exact,      chain->chunk_sums,
+        chain->tensor_sums, chain->bands,        chain->band_at,  chain->rows_at,    chain->columns_at,
+        chain->band_rows,   chain->band_columns, chain->vectors,  chain->step_block, chain->backup,
+        chain->backup_at,   chain->moved,        chain->cuts,     chain->p_key,      chain->thread_sums};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         tn_free(blocks[i]);
 }
