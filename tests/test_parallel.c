@@ -6,7 +6,10 @@
 #include "host/parallel/timetable.h"
 
 #include "host/base/memory.h"
+#include "host/plugin/interface.h"
 #include "tests/component.h"
+
+#include <tenon/layer.h>
 
 static tn_strategies strategy(const char *name, const char *row, const char *value)
 {
@@ -356,6 +359,34 @@ START_TEST(late_receivers_cost_sets)
 }
 END_TEST
 
+/* ---- the fact `split` ---- */
+
+START_TEST(split_facts)
+{
+    static const struct {
+        const char *json, *said; /* NULL: fine */
+    } cases[] = {
+        {"[{\"name\":\"a\",\"parameters\":[0,null],\"x\":\"whole\",\"y\":\"last\",\"rows\":[\"out\"]},null]", NULL},
+        {"[]", NULL},
+        {"[{\"name\":\"a\",\"parameters\":[],\"x\":\"whole\",\"y\":\"last\",\"z\":1}]", "a split's 'z'"},
+        {"[{\"name\":\"a\",\"parameters\":[],\"x\":\"partial\",\"y\":\"last\"}]", "from x 'partial'"},
+        {"[{\"name\":\"a\",\"parameters\":[],\"x\":\"whole\",\"y\":\"first\"}]", "to y 'first'"},
+        {"[{\"name\":\"a\",\"x\":\"whole\",\"y\":\"last\"}]", "needs name, parameters"},
+        {"[{\"name\":\"a\",\"parameters\":[],\"x\":\"whole\"}]", "needs name, parameters"},
+        {"[\"column\"]", "needs name, parameters"},
+        {"{}", "must be a list"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tn_error err = {0};
+        json_t *value = json_loads(cases[i].json, JSON_REJECT_DUPLICATES, NULL);
+        ck_assert_ptr_nonnull(value);
+        int32_t status = tn_fact_check("x.so", "linear", TN_LAYER, "split", value, &err);
+        ck_assert_msg(status == (cases[i].said ? TN_E_PLUGIN : TN_OK), "%s: %d", cases[i].json, status);
+        ck_assert_msg(!cases[i].said || strstr(err.msg, cases[i].said), "%s: %s", cases[i].json, err.msg);
+        json_decref(value);
+    }
+}
+END_TEST
+
 /* Each allocation fails in turn: an error, nothing leaks, the next attempt succeeds. */
 START_TEST(without_memory)
 {
@@ -396,6 +427,7 @@ int main(void)
     tcase_add_test(tcase, stages_are_balanced);
     tcase_add_test(tcase, wrong_tables);
     tcase_add_test(tcase, late_receivers_cost_sets);
+    tcase_add_test(tcase, split_facts);
     tcase_add_test(tcase, without_memory);
     suite_add_tcase(suite, tcase);
     return test_main(suite);

@@ -277,6 +277,130 @@ START_TEST(collectives_follow)
 }
 END_TEST
 
+/* ---- tables that are wrong ---- */
+
+static int32_t wrong_stage[7];
+static tn_placement wrong_row[2];
+static int64_t wrong_count;
+
+static int32_t wrong_stages(const void *hyper, const tn_mesh *mesh, const tn_plan_graph *graph, int32_t *stage_of_node,
+                            tn_error *err)
+{
+    (void)hyper, (void)mesh, (void)err;
+    ck_assert_int_eq(graph->nodes, 7);
+    memcpy(stage_of_node, wrong_stage, sizeof wrong_stage);
+    return TN_OK;
+}
+
+static int64_t wrong_placements(const void *hyper, const tn_mesh *mesh, const tn_plan_graph *graph, tn_placement *rows,
+                                int64_t room, tn_error *err)
+{
+    (void)hyper, (void)mesh, (void)graph, (void)err;
+    for (int64_t i = 0; i < wrong_count && i < room && i < 2; i++)
+        rows[i] = wrong_row[i];
+    return wrong_count;
+}
+
+static void wrong_stage_tables(tn_graph_view *view, const tn_strategies *all)
+{
+    static const struct {
+        const char *stages, *said;
+    } cases[] = {{"0001112", "3 stages, the mesh has 2"},
+                 {"0000000", "1 stages, the mesh has 2"},
+                 {"0002222", "stage 2 of hidden.1.activation"},
+                 {"1111111", "stage 1 of hidden.0.linear follows stage 0"},
+                 {"0001011", "stage 0 of hidden.2.linear follows stage 1"}};
+    const tn_mesh mesh = {sizeof mesh, 1, 1, 2};
+    int32_t stage[7];
+    tn_error err = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int n = 0; n < 7; n++)
+            wrong_stage[n] = cases[i].stages[n] - '0';
+        ck_assert_refused(tn_view_stages(view, all, &mesh, stage, &err), TN_E_PLUGIN, err,
+                          "strategy pipeline-1f1b: ", cases[i].said);
+    }
+    for (int n = 0; n < 7; n++)
+        wrong_stage[n] = n > 2;
+    ck_ok(tn_view_stages(view, all, &mesh, stage, &err), err);
+    view->nodes[2].cut = 0;
+    ck_assert_refused(tn_view_stages(view, all, &mesh, stage, &err), TN_E_PLUGIN, err,
+                      "strategy pipeline-1f1b: ", "a stage ends behind hidden.1.linear");
+}
+
+static void wrong_rows(tn_graph_view *view, const tn_strategies *all)
+{
+    static const struct {
+        tn_placement row;
+        int32_t status;
+        const char *said;
+    } cases[] = {
+        {{TN_TENSOR_STATE, 0, TN_MESH_TENSOR, TN_PLACE_SHARD, 0, 0}, TN_E_UNSUPPORTED, "tensors of kind 2"},
+        {{TN_TENSOR_PARAMETER, 0, TN_MESH_DATA, TN_PLACE_SHARD, 0, 0}, TN_E_UNSUPPORTED, "along mesh axis 0"},
+        {{TN_TENSOR_PARAMETER, 8, TN_MESH_TENSOR, TN_PLACE_SHARD, 0, 0}, TN_E_PLUGIN, "parameter 8 of 8"},
+        {{TN_TENSOR_PARAMETER, 1, TN_MESH_TENSOR, TN_PLACE_SHARD, 1, 0}, TN_E_INVALID, "linear.bias along axis 1"},
+        {{TN_TENSOR_PARAMETER, 0, TN_MESH_TENSOR, TN_PLACE_SHARD, 1, 0}, TN_E_INVALID, "axis 1, of 7, into 2"}};
+    const tn_mesh mesh = {sizeof mesh, 1, 2, 1};
+    tn_placement *rows = NULL;
+    int64_t count;
+    tn_error err = {0};
+    wrong_count = 1;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wrong_row[0] = cases[i].row;
+        ck_assert_refused(tn_view_placements(view, all, &mesh, &rows, &count, &err), cases[i].status, err,
+                          "strategy pipeline-1f1b: ", cases[i].said);
+    }
+    wrong_count = 1000;
+    wrong_row[0] = wrong_row[1] = (tn_placement){TN_TENSOR_PARAMETER, 0, TN_MESH_TENSOR, TN_PLACE_REPLICATE, 0, 0};
+    ck_assert_refused(tn_view_placements(view, all, &mesh, &rows, &count, &err), TN_E_PLUGIN, err,
+                      "strategy pipeline-1f1b: ", "1000 rows for 8 parameters");
+    wrong_count = -TN_E_INVALID;
+    ck_assert_refused(tn_view_placements(view, all, &mesh, &rows, &count, &err), TN_E_INVALID, err,
+                      "strategy pipeline-1f1b: ", "no rows");
+}
+
+static void forms_that_are_none(tn_graph_view *view, const tn_strategies *all)
+{
+    const tn_mesh mesh = {sizeof mesh, 1, 2, 1};
+    tn_placement *rows = NULL;
+    tn_split splits[8];
+    tn_flow flows[9];
+    int64_t count;
+    tn_error err = {0};
+    wrong_count = 1; /* the weight's columns without the bias */
+    wrong_row[0] = (tn_placement){TN_TENSOR_PARAMETER, 0, TN_MESH_TENSOR, TN_PLACE_SHARD, 0, 0};
+    ck_ok(tn_view_placements(view, all, &mesh, &rows, &count, &err), err);
+    ck_assert_refused(tn_view_flows(view, rows, count, splits, flows, &err), TN_E_UNSUPPORTED, err,
+                      "hidden.0.linear: its parameters are to be split along axes 0, -1", "none of the forms");
+    tn_free(rows);
+}
+
+START_TEST(wrong_tables)
+{
+    mesh_case c = {PARTS(1, 1), 64, 1, NULL, NULL, plain, 2, NULL};
+    mesh_fixture f;
+    tn_graph_view *view = NULL;
+    tn_strategies all, none = {0};
+    tn_placement *rows = NULL;
+    int64_t count;
+    int32_t stage[7];
+    tn_error err = {0};
+    mesh_whole(&c, NULL, &f);
+    ck_ok(tn_strategies_load(test_plugins(), f.strategies, 1, &all, &err), err);
+    all.table[0].stages = wrong_stages;
+    all.table[0].placements = wrong_placements;
+    ck_ok(tn_graph_view_create(f.graph, &view, &err), err);
+    wrong_stage_tables(view, &all);
+    wrong_rows(view, &all);
+    forms_that_are_none(view, &all);
+    ck_assert_refused(tn_view_stages(view, &none, &(tn_mesh){sizeof(tn_mesh), 1, 1, 2}, stage, &err), TN_E_INVALID, err,
+                      "the mesh's `pipeline` is 2", "no strategy");
+    ck_assert_refused(tn_view_placements(view, &none, &(tn_mesh){sizeof(tn_mesh), 1, 2, 1}, &rows, &count, &err),
+                      TN_E_INVALID, err, "the mesh's `tensor` is 2", "no strategy");
+    tn_graph_view_destroy(view);
+    mesh_end(&f);
+}
+END_TEST
+
 /* ---- a large mesh, on paper ---- */
 
 START_TEST(ten_thousand_ranks)
@@ -340,6 +464,7 @@ int main(void)
     tcase_add_test(tcase, refusals);
     tcase_add_test(tcase, without_memory);
     tcase_add_test(tcase, collectives_follow);
+    tcase_add_test(tcase, wrong_tables);
     tcase_add_test(tcase, ten_thousand_ranks);
     suite_add_tcase(suite, tcase);
     return test_main(suite);
