@@ -246,18 +246,17 @@ START_TEST(divergence_is_said)
 }
 END_TEST
 
-START_TEST(a_steady_step_allocates_nothing)
+/* Ten steps after the first, into the second epoch: a new order, a short batch. */
+static void check_steady(const char *const *overrides, size_t count)
 {
     outcome o;
-    tn_error err = {0};
     tn_log log;
-    const char *overrides[] = {"train.threads=2", "backend=openblas", "model.regularizer=dropout", "+update={use: ema}",
-                               "schedule={rule.lr: {use: cosine}}"};
-    ck_ok(open_run(&o, &log, overrides, 5, &err), err);
-    ck_ok(tn_trainer_step(o.trainer, &err), err);
+    tn_error err = {0};
+    open_small(&o, &log, overrides, count);
+    step(&o);
     int32_t status = TN_OK;
     int64_t host = tn_memory_count(), all = malloc_count(); /* no assertion in between: Check allocates */
-    for (int i = 0; i < 10 && status == TN_OK; i++)         /* into the second epoch: a new order, a short batch */
+    for (int i = 0; i < 10 && status == TN_OK; i++)
         status = tn_trainer_step(o.trainer, &err);
     int64_t host_after = tn_memory_count(), all_after = malloc_count();
     ck_ok(status, err);
@@ -265,6 +264,20 @@ START_TEST(a_steady_step_allocates_nothing)
     ck_assert_int_eq(host_after, host);
     ck_assert_int_eq(all_after, all);
     close_run(&o);
+}
+
+START_TEST(a_steady_step_allocates_nothing)
+{
+    check_steady((const char *[]){"train.threads=2", "backend=openblas", "model.regularizer=dropout",
+                                  "+update={use: ema}", "schedule={rule.lr: {use: cosine}}"},
+                 5);
+    check_steady((const char *[]){"train.threads=2", "update=[{use: sam}, {use: adamw, as: rule}]",
+                                  "precision={storage: fp16, loss_scale: dynamic, state: blockwise8}"},
+                 3);
+    check_steady((const char *[]){"precision={storage: bf16, master: false}", "train.accumulate=2"}, 2);
+    check_steady((const char *[]){"model.normalizer=none", "recompute=sqrt",
+                                  "update={use: kfac, factor_every: 1, inverse_every: 1}"},
+                 3);
 }
 END_TEST
 
