@@ -303,6 +303,85 @@ START_TEST(going_back_is_possible)
 }
 END_TEST
 
+/* ---- two processes ---- */
+
+#define RANKS 2
+
+/* One of two processes: to the end of the run, from a checkpoint if one is named; then its state goes to `to`. */
+static int32_t live_as(int rank, const char *from, const char *folder, const char *to, tn_error *err)
+{
+    static life l;
+    char collective[160];
+    const char *overrides[] = {"model.normalizer=batchnorm",
+                               "update=[{use: muon, as: rule, on: {axes: 2}}, {use: adafactor, as: rest, lr: 0.01}]",
+                               "checkpoint={every: 3 steps}", collective, NULL};
+    snprintf(collective, sizeof collective, "parallel.collective={use: shm, name: state-%ld, ranks: 2, rank: %d}",
+             (long)getppid(), rank);
+    int32_t status = begin(&l, overrides, err);
+    if (status == TN_OK && from)
+        status = tn_trainer_restore(l.trainer, from, err);
+    if (status == TN_OK && folder && rank == 0)
+        status = tn_trainer_record_in(l.trainer, folder, err);
+    if (status == TN_OK)
+        status = tn_trainer_run(l.trainer, err);
+    return status == TN_OK ? tn_trainer_save(l.trainer, to, err) : status;
+}
+
+static void live_together(const char *from, const char *folder, const char *to)
+{
+    pid_t ranks[RANKS];
+    for (int rank = 0; rank < RANKS; rank++) {
+        ranks[rank] = fork();
+        ck_assert_int_ge(ranks[rank], 0);
+        if (ranks[rank] == 0) {
+            tn_error err = {0};
+            int32_t status = live_as(rank, from, folder, to, &err);
+            if (status != TN_OK)
+                fprintf(stderr, "rank %d: %s\n", rank, err.msg);
+            _exit(status != TN_OK);
+        }
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        int status;
+        ck_assert_int_eq(waitpid(ranks[rank], &status, 0), ranks[rank]);
+        ck_assert_int_eq(status, 0);
+    }
+}
+
+/* The tensors and checksums of two files are the same; where the sinks' files end may differ. */
+static void assert_same_tensors(const char *a, const char *b)
+{
+    tn_error err = {0};
+    tn_safetensors *files[2];
+    ck_ok(tn_safetensors_open(a, &files[0], &err), err);
+    ck_ok(tn_safetensors_open(b, &files[1], &err), err);
+    ck_assert_uint_eq(tn_safetensors_count(files[0]), tn_safetensors_count(files[1]));
+    for (size_t i = 0; i < tn_safetensors_count(files[0]); i++) {
+        char key[256];
+        snprintf(key, sizeof key, "xxh3/%s", tn_safetensors_at(files[0], i)->name);
+        const char *x = tn_safetensors_note_of(files[0], key), *y = tn_safetensors_note_of(files[1], key);
+        ck_assert_msg(x && y && !strcmp(x, y), "%s and %s: %s differs", a, b, key);
+    }
+    tn_safetensors_close(files[0]);
+    tn_safetensors_close(files[1]);
+}
+
+START_TEST(two_processes_go_on_bit_for_bit)
+{
+    tn_error err = {0};
+    make_folder(in_test("run"));
+    live_together(NULL, in_test("run"), in_test("whole"));
+    live_together(in_test("run/checkpoints/attempt-000000006.safetensors"), NULL, in_test("rest"));
+    assert_same_tensors(in_test("whole"), in_test("rest"));
+    assert_same_tensors(in_test("whole.rank-1"), in_test("rest.rank-1"));
+    assert_same_tensors(in_test("whole"), in_test("run/checkpoints/attempt-000000014.safetensors"));
+    life *l = born((const char *const[]){NULL});
+    ck_assert_refused(tn_trainer_restore(l->trainer, in_test("whole"), &err), TN_E_INVALID, err, in_test("whole"),
+                      "2 processes");
+    buried(l);
+}
+END_TEST
+
 /* ---- what is in it ---- */
 
 START_TEST(a_checkpoint_is_keyed_by_names)
@@ -664,6 +743,7 @@ int main(void)
     tcase_add_loop_test(tests, a_killed_run_goes_on_bit_for_bit, 0, RUNS);
     tcase_add_test(tests, every_attempt_can_be_saved);
     tcase_add_test(tests, going_back_is_possible);
+    tcase_add_test(tests, two_processes_go_on_bit_for_bit);
     tcase_add_test(tests, a_checkpoint_is_keyed_by_names);
     tcase_add_test(tests, counters_are_kept);
     tcase_add_test(tests, stored_parameters_are_seen_at_once);
