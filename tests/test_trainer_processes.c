@@ -172,6 +172,7 @@ START_TEST(signals_equal_one_process)
         (plan){.overrides = {"update=[{use: sam, rho: 0.1}, {use: sgd, as: rule, lr: 0.1}]", "train.accumulate=3"},
                .count = 2},
         1e-6);
+    check_as_one((plan){.overrides = {"update={use: lbfgs}", "train.accumulate=3"}, .count = 2}, 1e-4);
     check_as_one((plan){.overrides = {"update={use: kfac, lr: 0.01, damping: 0.1, fisher: empirical, factor_every: 1, "
                                       "inverse_every: 1}",
                                       "model.normalizer=none", "train.accumulate=3"},
