@@ -309,7 +309,7 @@ static void follow(const json_t *c)
 START_TEST(trajectories_as_in_an_independent_script)
 {
     json_t *cases = test_golden("minimizers.json", NULL);
-    ck_assert_uint_ge(json_array_size(cases), 9);
+    ck_assert_uint_ge(json_array_size(cases), 11);
     for (size_t i = 0; i < json_array_size(cases); i++)
         follow(json_array_get(cases, i));
     json_decref(cases);
@@ -527,6 +527,33 @@ START_TEST(a_minimum_is_no_failure)
 }
 END_TEST
 
+/* Its gradient points the wrong way: no step lowers the loss. */
+static double liar(const world *w, const double *x, double *g, const double *v, double *hv)
+{
+    double f = quadratic(w, x, g, v, hv);
+    for (int64_t i = 0; i < w->n; i++)
+        g[i] = -g[i];
+    return f;
+}
+
+START_TEST(where_no_step_is_better_p_keeps_its_bits)
+{
+    static const int64_t sizes[] = {3, 7};
+    for (int k = 0; k < 3; k++) {
+        double before[10];
+        world *w = world_new(64, 1, 2, sizes);
+        start_at(w, liar, 3, -2);
+        memcpy(before, w->x, sizeof before);
+        use_rule(w, rules[k].rule, &rules[k].setting, 1);
+        step(w);
+        ck_assert_int_gt(w->calls, 1);
+        ck_assert_mem_eq(before, w->x, sizeof before);
+        ck_assert_double_eq(w->report[0], 0);
+        world_free(w);
+    }
+}
+END_TEST
+
 /* ---- plugins that are wrong ---- */
 
 START_TEST(wrong_requests_are_refused)
@@ -715,6 +742,91 @@ START_TEST(state_can_be_moved)
 }
 END_TEST
 
+/* ---- in a chain ---- */
+
+static const tn_chain_slot *slot_of(tn_chain *chain, const char *link, const char *name, tn_chain_slot *ret)
+{
+    for (size_t j = 0; j < tn_chain_slot_count(chain); j++) {
+        tn_chain_slot_at(chain, j, ret);
+        if (strcmp(ret->link, link) == 0 && strcmp(ret->slot, name) == 0)
+            return ret;
+    }
+    ck_abort_msg("no slot %s.%s", link, name);
+}
+
+static int32_t make_chain(world *w, tn_instance **links, const char *const *names, tn_chain **ret)
+{
+    for (size_t i = 0; i < 2; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "update.%s", names[i]);
+        ck_ok(tn_instance_create(w->registry, NULL, names[i], w->parameters.real, path, NULL, 0, &links[i], &w->err),
+              w->err);
+    }
+    tn_chain_options options = w->options;
+    options.links = links;
+    options.link_count = 2;
+    return tn_chain_create(&options, ret, &w->err);
+}
+
+static void chain_step(world *w, tn_chain *chain, tn_step_result *ret)
+{
+    double loss;
+    look(w, &loss, NULL);
+    const tn_step step = {.scale = SCALE, .loss = loss, .attempt = w->attempt++};
+    ck_ok(tn_chain_step(chain, &step, ret, &w->err), w->err);
+}
+
+/* An average follows what the rule commits and nothing else; the state is listed with the chain's. */
+START_TEST(averages_follow_what_is_committed)
+{
+    static const char *const names[] = {"lbfgs", "ema"};
+    static const int64_t sizes[] = {3, 7};
+    world *w = world_new(64, 1, 2, sizes);
+    tn_instance *links[2];
+    tn_chain *chain = NULL;
+    tn_step_result result;
+    tn_chain_slot average, memory;
+    start_at(w, rosenbrock, -1.2, 1);
+    ck_ok(make_chain(w, links, names, &chain), w->err);
+    for (int i = 0; i < 3; i++) {
+        chain_step(w, chain, &result);
+        ck_assert_int_eq(result.committed, 1);
+    }
+    ck_assert_int_eq(*tn_chain_update(chain), 3);
+    ck_assert_int_eq(tn_chain_clocks(chain)[1], 3);
+    slot_of(chain, "lbfgs", "memory", &memory);
+    ck_assert_int_eq(memory.parameter, -1);
+    ck_assert_int_eq(memory.bits, 64);
+    slot_of(chain, "ema", "average", &average);
+    double before = *(double *)average.data, p = *(double *)w->parameters.p;
+    ck_assert(before != -1.2 && p != -1.2 && before != p);
+    w->broken_from = w->calls + 1; /* this step's gradient is good, what it looks at is not */
+    chain_step(w, chain, &result);
+    ck_assert_int_eq(result.committed, 0);
+    ck_assert_int_eq(*tn_chain_update(chain), 3);
+    ck_assert(*(double *)average.data == before && *(double *)w->parameters.p == p);
+    tn_chain_destroy(chain);
+    tn_instance_free(links[0]);
+    tn_instance_free(links[1]);
+    world_free(w);
+}
+END_TEST
+
+START_TEST(other_links_are_refused)
+{
+    static const char *const names[] = {"clip-norm", "lbfgs"};
+    static const int64_t sizes[] = {3, 7};
+    world *w = world_new(64, 1, 2, sizes);
+    tn_instance *links[2];
+    tn_chain *chain = NULL;
+    ck_assert_int_eq(make_chain(w, links, names, &chain), TN_E_INVALID);
+    ck_assert_msg(strstr(w->err.msg, "remove update.clip-norm"), "%s", w->err.msg);
+    tn_instance_free(links[0]);
+    tn_instance_free(links[1]);
+    world_free(w);
+}
+END_TEST
+
 /* ---- through a graph ---- */
 
 typedef struct {
@@ -883,6 +995,7 @@ int main(void)
     tcase_add_test(rules_case, saddles_attract_newton_only);
     tcase_add_test(rules_case, searches_go_round_what_is_not_finite);
     tcase_add_test(rules_case, a_minimum_is_no_failure);
+    tcase_add_test(rules_case, where_no_step_is_better_p_keeps_its_bits);
     tcase_add_test(rules_case, a_convex_model_is_trained_to_its_minimum);
     tcase_add_test(rules_case, a_perceptron_is_trained);
     tcase_add_test(host, a_loss_that_is_not_finite_is_taken_back);
@@ -896,6 +1009,8 @@ int main(void)
     tcase_add_test(host, every_failed_allocation_is_an_error);
     tcase_add_test(host, threads_change_no_bit);
     tcase_add_test(host, state_can_be_moved);
+    tcase_add_test(host, averages_follow_what_is_committed);
+    tcase_add_test(host, other_links_are_refused);
     suite_add_tcase(suite, rules_case);
     suite_add_tcase(suite, host);
     return test_main(suite);

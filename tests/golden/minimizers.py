@@ -36,6 +36,8 @@ def rosenbrock_hessian(x):
     return h
 
 
+SEEN = set()  # rare paths that the cases must take
+
 # ---- L-BFGS ----
 
 def cubic_minimum(a, b):
@@ -92,13 +94,14 @@ def strong_wolfe(x, d, f0, slope0, t, most):
         if is_flat(now):
             return now[0], tried
         if now[2] * (high[0] - low[0]) >= 0:
+            SEEN.add('ends change places')
             high = low
         low = now
     best = low if low is not None else best
     return best[0], tried + (best[0] > 0)
 
 
-def lbfgs(x, steps, history=10, searches=25):
+def lbfgs(x, steps, lr=1, history=10, searches=25):
     pairs, path = [], []
     for _ in range(steps):
         f, g = rosenbrock(x), rosenbrock_gradient(x)
@@ -111,7 +114,7 @@ def lbfgs(x, steps, history=10, searches=25):
             q = q * ((s @ y) / (y @ y))
         for (s, y), alpha in zip(pairs, reversed(alphas)):
             q = q + (alpha - (y @ q) / (s @ y)) * s
-        first = 1.0 if pairs else min(1.0, 1 / np.linalg.norm(g))
+        first = lr * (1.0 if pairs else min(1.0, 1 / np.linalg.norm(g)))
         t, _ = strong_wolfe(x, q, f, float(g @ q), first, searches)
         assert t > 0
         x = x + t * q
@@ -143,6 +146,8 @@ def newton_cg(x, steps, lr=1, damping=0, forcing=0.5, iterations=50, searches=20
         for j in range(iterations):
             if np.linalg.norm(r) <= min(forcing, np.sqrt(size)) * size:
                 break
+            if np.linalg.norm(r) <= forcing * size:
+                SEEN.add('the forcing tightens')
             curvature = d @ h @ d
             if curvature <= 0:
                 z = -g if j == 0 else z
@@ -176,30 +181,36 @@ def saddle_free(x, steps, lr=1, damping=1e-3, vectors=10, searches=20):
     return path
 
 
+def far(n):
+    return np.where(np.arange(n) % 2 == 0, -1.2, 1.0)
+
+
 CASES = [
-    ('lbfgs', lbfgs, 2, 30, {}),
-    ('lbfgs', lbfgs, 2, 25, {'history': 2}),
-    ('lbfgs', lbfgs, 10, 30, {'history': 5}),
-    ('newton-cg', newton_cg, 2, 20, {'forcing': 1e-6}),
-    ('newton-cg', newton_cg, 10, 30, {'forcing': 1e-3}),
-    ('newton-cg', newton_cg, 10, 12, {'damping': 2.5, 'forcing': 0.125, 'iterations': 7}),
-    ('saddle-free-newton', saddle_free, 2, 14, {}),
-    ('saddle-free-newton', saddle_free, 10, 20, {'damping': 0.5}),
-    ('saddle-free-newton', saddle_free, 10, 9, {'vectors': 4, 'lr': 0.75}),
+    ('lbfgs', lbfgs, far(2), 30, {}),
+    ('lbfgs', lbfgs, far(2), 25, {'history': 2}),
+    ('lbfgs', lbfgs, far(10), 30, {'history': 5}),
+    ('lbfgs', lbfgs, far(2), 12, {'lr': 3}),
+    ('newton-cg', newton_cg, far(2), 20, {'forcing': 1e-6}),
+    ('newton-cg', newton_cg, far(10), 30, {'forcing': 1e-3}),
+    ('newton-cg', newton_cg, far(10), 12, {'damping': 2.5, 'forcing': 0.125, 'iterations': 7}),
+    ('newton-cg', newton_cg, np.linspace(0.98, 1.04, 10), 6, {}),
+    ('saddle-free-newton', saddle_free, far(2), 14, {}),
+    ('saddle-free-newton', saddle_free, far(10), 20, {'damping': 0.5}),
+    ('saddle-free-newton', saddle_free, far(10), 9, {'vectors': 4, 'lr': 0.75}),
 ]
 
 
 def main():
     out = []
-    for name, rule, n, steps, settings in CASES:
-        start = np.where(np.arange(n) % 2 == 0, -1.2, 1.0)
+    for name, rule, start, steps, settings in CASES:
         path = rule(start, steps, **settings)
         moved = rule(start + 1e-14, steps, **settings)
         spread = max(np.abs(a - b).max() for a, b in zip(path, moved))
-        print(name, n, settings, 'loss', rosenbrock(path[-1]), 'spread', spread, file=sys.stderr)
+        print(name, len(start), settings, 'loss', rosenbrock(path[-1]), 'spread', spread, file=sys.stderr)
         assert spread < 1e-9
         out.append({'rule': name, 'settings': {k: str(v) for k, v in settings.items()}, 'start': start.tolist(),
                     'path': [p.tolist() for p in path], 'loss': [rosenbrock(p) for p in path]})
+    assert SEEN == {'ends change places', 'the forcing tightens'}
     json.dump(out, sys.stdout, indent=0)
     print()
 
