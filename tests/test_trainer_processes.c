@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "host/tenon.h"
+#include "host/train/internal.h"
 #include "tests/small_run.h"
 
 #define RANKS 2
@@ -178,6 +179,45 @@ START_TEST(signals_equal_one_process)
                                       "model.normalizer=none", "train.accumulate=3"},
                         .count = 3},
                  1e-4);
+}
+END_TEST
+
+/* One step that moves nothing, and the window again: loss and gradient over both shares, as at first. */
+static void look_twice(const plan *plan, int rank)
+{
+    seat *s = &seats[rank];
+    char collective[160];
+    const char *overrides[16];
+    outcome o = {0};
+    tn_error err = {0};
+    tn_log log;
+    size_t count = overrides_of(plan, rank, collective, overrides);
+    s->status = open_run(&o, &log, overrides, count, &err);
+    if (s->status == TN_OK)
+        s->status = tn_trainer_step(o.trainer, &err);
+    if (s->status == TN_OK) {
+        float *g = copy(parameters(&o)->g, parameters(&o));
+        s->loss = o.loss;
+        o.trainer->attempt = 0; /* as a link sees it, within the step */
+        s->status = o.trainer->signals.gradient(o.trainer, &s->eval_loss, &err);
+        s->updates = memcmp(g, parameters(&o)->g, (size_t)parameters(&o)->list[0].n * sizeof *g) == 0;
+        tn_free(g);
+    }
+    memcpy(s->message, err.msg, sizeof s->message);
+    close_run(&o);
+    s->done = 1;
+}
+
+START_TEST(a_second_look_is_over_all_processes)
+{
+    plan plan = {.overrides = {"update.rule={use: sgd, lr: 0}", "train.accumulate=3", "model.regularizer=dropout"},
+                 .count = 3};
+    run_ranks(&plan, look_twice);
+    for (int rank = 0; rank < RANKS; rank++) {
+        ck_assert_msg(seats[rank].status == TN_OK, "%s", seats[rank].message);
+        ck_assert_double_eq(seats[rank].eval_loss, seats[rank].loss);
+        ck_assert_int_eq(seats[rank].updates, 1);
+    }
 }
 END_TEST
 
@@ -355,6 +395,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup_processes, teardown_processes);
     tcase_add_test(tests, two_processes_equal_one);
     tcase_add_test(tests, signals_equal_one_process);
+    tcase_add_test(tests, a_second_look_is_over_all_processes);
     tcase_add_test(tests, drawn_targets_lead_to_one_step);
     tcase_add_test(tests, an_overflow_is_everyones);
     tcase_add_test(tests, joint_statistics_equal_one_process);
