@@ -48,7 +48,6 @@ struct tenon_update {
     tn_instance *backend_instance;
     tn_backend backend;
     tn_compute_host compute_host;
-    tn_compute compute;
     tn_pool *pool;
     tn_chain *chain;
     int64_t attempts;
@@ -327,7 +326,6 @@ static int32_t open_backend(tenon_update *u, const char *name, tn_error *err)
     if (!u->backend.gemm || u->backend.device != TN_CPU)
         return tn_error_set(err, TN_E_UNSUPPORTED, "backend %s: needed one on the CPU that offers gemm", name);
     u->compute_host = (tn_compute_host){.backend = &u->backend, .pool = u->pool};
-    u->compute = tn_compute_open(&u->compute_host);
     return TN_OK;
 }
 
@@ -341,7 +339,7 @@ static int32_t open_chain(tenon_update *u, const tenon_update_options *options, 
                                     .services = &u->services,
                                     .seed = options->seed,
                                     .check_finite = options->check_finite,
-                                    .compute = u->backend_instance ? &u->compute : NULL,
+                                    .compute = u->backend_instance ? &u->compute_host : NULL,
                                     .p = u->uses[0],
                                     .g = u->uses[1],
                                     .state = u->uses[2]};

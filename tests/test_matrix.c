@@ -77,7 +77,7 @@ static tn_items_options rig_options(rig *r, tn_comm *comm)
                               .hyper = r->rule->hyper,
                               .context = &r->context,
                               .parameters = &r->w->parameters,
-                              .compute = &r->products.compute,
+                              .compute = &r->products.host,
                               .comm = comm};
 }
 

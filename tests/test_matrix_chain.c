@@ -31,7 +31,7 @@ static void on_roles(world *w, uint32_t roles)
 static void chain_open(world *w, products *c, tn_comm *comm)
 {
     products_open(c, w->pool);
-    w->compute = &c->compute;
+    w->compute = &c->host;
     w->comm = comm;
     w->signals = &taps;
     world_chain(w);
@@ -136,7 +136,7 @@ START_TEST(a_matrix_rule_on_all_is_refused)
     world *w = model(32, 1, 0, 1);
     world_link(w, "muon");
     products_open(&c, w->pool);
-    w->compute = &c.compute;
+    w->compute = &c.host;
     ck_assert_refused(world_try_chain(w), TN_E_INVALID, w->err, "update.muon: parameter 'p1' has one axis", "`on:`");
     w->compute = NULL;
     on_roles(w, ROLE(WEIGHT));
@@ -191,6 +191,48 @@ START_TEST(skipped_steps_change_no_bit_and_none_allocates)
     ck_assert_int_eq(w->result.committed, 1);
     ck_assert_uint_ne(world_hash(w), before);
     chain_free(w, &c);
+}
+END_TEST
+
+/* ---- products that fail ---- */
+
+static int32_t failing_gemm(const tn_gemm *gemm, tn_error *err)
+{
+    (void)gemm;
+    return tn_error_set(err, TN_E_IO, "the card fell off the bus");
+}
+
+static uint64_t hash_of_p(const world *w)
+{
+    return world_hash_bytes(0, w->parameters.p, (size_t)w->parameters.elements * (w->parameters.real / 8));
+}
+
+/* Of several processes one fails, and all stop. */
+static void failing_step(tn_comm *comm, void *arg)
+{
+    products c;
+    int32_t size = tn_comm_size(comm), rank = tn_comm_rank(comm);
+    world *w = model(32, 2, rank, size);
+    (void)arg;
+    add_links(w);
+    chain_open(w, &c, comm);
+    steps(w, 0, 1);
+    uint64_t before = hash_of_p(w);
+    world_fill(w, w->parameters.g, 9);
+    c.backend.gemm = rank == size - 1 ? failing_gemm : c.backend.gemm;
+    int32_t status = tn_chain_step(w->chain, &(tn_step){.scale = 1, .attempt = 1}, &w->result, &w->err);
+    if (rank == size - 1)
+        ck_assert_refused(status, TN_E_IO, w->err, "update.muon: matrix product: ", "the card fell off the bus");
+    else
+        ck_assert_refused(status, TN_E_STOPPED, w->err, "update.muon: ", "another process");
+    ck_assert_uint_eq(hash_of_p(w), before);
+    chain_free(w, &c);
+}
+
+START_TEST(a_product_that_fails_stops_the_step_before_p)
+{
+    failing_step(NULL, NULL);
+    processes_run(2, failing_step, NULL);
 }
 END_TEST
 
@@ -260,6 +302,28 @@ START_TEST(kfac_follows_its_golden_trajectory)
         expect_net(w, golden, t);
     }
     ck_assert(world_p(w, 4, 0) != world_noise(4, 0, 1));
+    chain_free(w, &c);
+    json_decref(golden);
+}
+END_TEST
+
+START_TEST(a_product_that_fails_in_a_tap_stops_the_step)
+{
+    json_t *golden = test_golden("matrix.json", "kfac");
+    products c;
+    world *w = net(golden, 1, &c, NULL);
+    int32_t (*gemm)(const tn_gemm *gemm, tn_error *err) = c.backend.gemm;
+    const json_t *layers = json_object_get(json_array_get(windows_of(golden), 0), "layers");
+    uint64_t before = hash_of_p(w);
+    for (int64_t i = 0; i < w->parameters.count; i++)
+        world_set_g(w, i, 0.5);
+    ck_assert_int_eq(tn_chain_tapping(w->chain), TN_TAP_SAMPLED);
+    c.backend.gemm = failing_gemm;
+    golden_tap(w, 0, json_array_get(layers, 0), 0, 7, 0.25, into_chain, w->chain);
+    c.backend.gemm = gemm;
+    ck_assert_refused(tn_chain_step(w->chain, &(tn_step){.scale = 1}, &w->result, &w->err), TN_E_IO, w->err,
+                      "update.kfac: matrix product: ", "the card fell off the bus");
+    ck_assert_uint_eq(hash_of_p(w), before);
     chain_free(w, &c);
     json_decref(golden);
 }
@@ -439,6 +503,8 @@ int main(void)
     tcase_add_test(tests, a_matrix_rule_on_all_is_refused);
     tcase_add_test(tests, threads_do_not_change_bits);
     tcase_add_test(tests, skipped_steps_change_no_bit_and_none_allocates);
+    tcase_add_test(tests, a_product_that_fails_stops_the_step_before_p);
+    tcase_add_test(tests, a_product_that_fails_in_a_tap_stops_the_step);
     tcase_add_test(tests, kfac_follows_its_golden_trajectory);
     tcase_add_test(tests, stopping_and_going_on_does_not_change_bits);
     tcase_add_test(tests, kl_clip_bounds_the_whole_step);

@@ -330,7 +330,7 @@ static void part_open(part *a, const plan *p, tn_comm *comm, int32_t threads, in
     add_links(a);
     products_open(&a->products, a->world->pool);
     a->signals = (tn_signals){.user = a, .gradient = again};
-    a->world->compute = &a->products.compute;
+    a->world->compute = &a->products.host;
     a->world->signals = &a->signals;
     a->world->check_finite = 1;
     a->world->comm = comm;

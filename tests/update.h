@@ -29,7 +29,7 @@ typedef struct world {
     int32_t check_finite;
     uint64_t seed;
     const tn_signals *signals; /* NULL: none */
-    const tn_compute *compute; /* likewise */
+    tn_compute_host *compute;  /* likewise */
     tn_comm *comm;
     tn_codec_use p, g, state; /* without table: in the real type */
     tn_chain *chain;

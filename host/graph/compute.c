@@ -89,3 +89,10 @@ tn_compute tn_compute_open(tn_compute_host *host)
 {
     return (tn_compute){.struct_size = sizeof(tn_compute), .host = host, .gemm = tiled_gemm};
 }
+
+int32_t tn_compute_take_failure(tn_compute_host *host, tn_error *err)
+{
+    int32_t status = host->failed;
+    host->failed = TN_OK;
+    return status ? tn_error_set(err, status, "%s", host->error.msg) : TN_OK;
+}

@@ -45,7 +45,6 @@ struct tn_trainer {
     tn_dataset train, eval;
     tn_graph *graph;
     tn_compute_host compute_host; /* of the chain */
-    tn_compute compute;
     tn_signals signals;
     tn_precision precision;
     tn_chain *chain;

@@ -120,7 +120,6 @@ static int32_t open_chain(tn_trainer *t, tn_error *err)
     if (status != TN_OK)
         return status;
     t->compute_host = (tn_compute_host){.backend = &t->backend, .pool = t->pool};
-    t->compute = tn_compute_open(&t->compute_host);
     tn_chain_options options = {.registry = t->options.registry,
                                 .links = e->update,
                                 .link_count = e->update_count,
@@ -130,7 +129,7 @@ static int32_t open_chain(tn_trainer *t, tn_error *err)
                                 .seed = e->seed,
                                 .check_finite = e->check_finite || e->loss_scale,
                                 .comm = t->comm,
-                                .compute = &t->compute,
+                                .compute = &t->compute_host,
                                 .signals = &t->signals,
                                 .p = t->precision.stored ? t->precision.storage : (tn_codec_use){0},
                                 .state = t->precision.state};

@@ -87,10 +87,7 @@ static int32_t update_parameters(tn_trainer *t, double loss, tn_step_result *ret
     if (t->count == 0) /* every target ignored: nothing to learn from, nothing to change */
         return TN_OK;
     const tn_step step = {.scale = 1 / (t->seed * t->count), .loss = loss / t->count, .attempt = t->attempt};
-    t->compute_host.failed = TN_OK;
     int32_t status = tn_chain_step(t->chain, &step, ret, err);
-    if (status == TN_OK && t->compute_host.failed)
-        status = tn_error_set(err, t->compute_host.failed, "%s", t->compute_host.error.msg);
     if (status == TN_OK)
         tn_precision_observe(t, ret->bad_parameter >= 0);
     return status;

@@ -8,6 +8,7 @@
 #include "host/base/log.h"
 #include "host/base/pool.h"
 #include "host/experiment/instance.h"
+#include "host/graph/compute.h"
 #include "host/parallel/comm.h"
 #include "host/update/parameters.h"
 
@@ -47,7 +48,7 @@ typedef struct tn_chain_options {
     /* The processes that step together; NULL: one. Each holds of every parameter the slice lo, n (0 for none) of the
      * same list; slices are disjoint and cover the parameter, or each is whole (replicas = size). */
     tn_comm *comm;
-    const tn_compute *compute; /* for matrix links; NULL: such links are refused */
+    tn_compute_host *compute;  /* for matrix links; NULL: such links are refused */
     const tn_signals *signals; /* NULL: none */
     tn_codec_use p, g, state;  /* how p, g and like-shaped slots are stored; without table: in the real type */
 } tn_chain_options;

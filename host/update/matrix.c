@@ -176,6 +176,8 @@ int32_t tn_items_create(const tn_items_options *options, tn_items **ret, tn_erro
     s->options = *options;
     if (options->table)
         tn_take(&s->table, sizeof s->table, options->table);
+    if (options->compute)
+        s->compute = tn_compute_open(options->compute);
     s->real = options->parameters->real / 8;
     s->rank = tn_comm_rank(options->comm);
     s->size = tn_comm_size(options->comm);

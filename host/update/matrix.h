@@ -27,9 +27,9 @@ typedef struct tn_items_options {
     const void *hyper;         /* read at each step */
     const tn_context *context; /* of the link */
     const tn_parameters *parameters;
-    const uint8_t *on;         /* [parameters]: 1 where the link is active; NULL: on all */
-    const tn_compute *compute; /* NULL is refused */
-    tn_comm *comm;             /* NULL: one process */
+    const uint8_t *on;        /* [parameters]: 1 where the link is active; NULL: on all */
+    tn_compute_host *compute; /* its failures are taken; NULL is refused */
+    tn_comm *comm;            /* NULL: one process */
 } tn_items_options;
 
 /* Refuses parameters that are no matrix, layers without their weight, slices that do not cover a parameter; call it
@@ -61,7 +61,8 @@ typedef struct tn_items_step {
 } tn_items_step;
 
 /* Sums taps over the processes, brings d together, applies, spreads the results. Items of absent parameters are left
- * alone; of an absent bias too, its column is 0. Allocates nothing. Only comm fails, and a tap before it. [main] */
+ * alone; of an absent bias too, its column is 0. Allocates nothing. Fails where comm, a product or a tap before it
+ * does, on all processes together; d and the items' state are then rubbish. [main] */
 int32_t tn_items_apply(tn_items *items, const tn_items_step *step, tn_error *err);
 
 /* Before a window: which taps the update wants that follows `clocks` (tn_chain_clocks), TN_TAP_*; sets the tapped

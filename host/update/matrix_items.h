@@ -52,7 +52,8 @@ typedef struct tn_batch {
 struct tn_items {
     tn_items_options options;
     tn_matrix table;
-    size_t real; /* bytes */
+    tn_compute compute; /* of options.compute */
+    size_t real;        /* bytes */
     int32_t rank, size;
     tn_held *held;      /* [size][parameters] */
     int64_t *bias;      /* [parameters]: of grain layer: the bias that goes with a weight; -1: none */

@@ -219,7 +219,7 @@ static void apply_run(const tn_items *s, const tn_batch *batch, size_t first, si
                                  .k = terms->k,
                                  .clock = terms->clock,
                                  .context = s->options.context,
-                                 .compute = s->options.compute,
+                                 .compute = &s->compute,
                                  .parameter = &s->options.parameters->list[x->weight],
                                  .d = batch->d + (int64_t)first * x->rows * x->columns * (int64_t)s->real,
                                  .slot = slot,
@@ -240,6 +240,26 @@ static void apply_batch(const tn_items *s, const tn_items_step *step, const tn_b
         if (terms.clock)
             apply_run(s, batch, i, end - i, &terms);
     }
+}
+
+/* ---- failures ---- */
+
+/* `own`, or an error where another process has one, so that all stop before one waits for another. */
+static int32_t agree(const tn_items *s, int32_t own, tn_error *err)
+{
+    int32_t any = 0, status = tn_comm_any(s->options.comm, own != TN_OK, &any, own ? NULL : err);
+    if (own || status)
+        return own ? own : status;
+    return any ? tn_error_set(err, TN_E_STOPPED, "%s: the step failed on another process, whose message says why",
+                              s->options.path)
+               : TN_OK;
+}
+
+/* Products that failed, in taps or in apply. */
+static int32_t check_products(const tn_items *s, tn_error *err)
+{
+    int32_t status = tn_compute_take_failure(s->options.compute, err);
+    return status ? tn_error_wrap(err, status, "%s", s->options.path) : TN_OK;
 }
 
 /* ---- taps ---- */
@@ -300,7 +320,7 @@ static void tap_item(tn_items *s, const tn_batch *batch, size_t at, const tn_ten
                               .bias = item->bias >= 0,
                               .hyper = s->options.hyper,
                               .context = s->options.context,
-                              .compute = s->options.compute,
+                              .compute = &s->compute,
                               .n = n,
                               .x = x,
                               .dy = dy,
@@ -362,6 +382,10 @@ static int32_t sum_taps(tn_items *s, tn_error *err)
         any |= wants_taps(s, &s->batches[b]);
     if (!any)
         return TN_OK;
+    status =
+        agree(s, s->failed.code ? tn_error_set(err, s->failed.code, "%s", s->failed.msg) : check_products(s, err), err);
+    if (status)
+        return status;
     for (size_t i = 0; i < s->count; i++)
         s->samples[i] = s->list[i].samples;
     if (s->options.comm)
@@ -377,13 +401,14 @@ static int32_t sum_taps(tn_items *s, tn_error *err)
 
 /* ---- the step ---- */
 
-static void apply_alone(const tn_items *s, const tn_items_step *step)
+static int32_t apply_alone(const tn_items *s, const tn_items_step *step, tn_error *err)
 {
     for (const tn_batch *batch = s->batches; batch < s->batches + s->batch_count; batch++) {
         take(s, step, batch);
         apply_batch(s, step, batch);
         give(s, step, batch, batch->d);
     }
+    return check_products(s, err);
 }
 
 /* All are brought together before any is applied: else one owner's work would keep the others waiting. */
@@ -395,6 +420,8 @@ static int32_t apply_together(const tn_items *s, const tn_items_step *step, tn_e
     for (size_t b = 0; b < s->batch_count && !status; b++)
         if (s->batches[b].owner == s->rank)
             apply_batch(s, step, &s->batches[b]);
+    if (!status)
+        status = agree(s, check_products(s, err), err);
     for (size_t b = 0; b < s->batch_count && !status; b++)
         status = spread(s, step, &s->batches[b], err);
     return status;
@@ -402,11 +429,9 @@ static int32_t apply_together(const tn_items *s, const tn_items_step *step, tn_e
 
 int32_t tn_items_apply(tn_items *s, const tn_items_step *step, tn_error *err)
 {
-    int32_t status = s->failed.code ? tn_error_set(err, s->failed.code, "%s", s->failed.msg) : sum_taps(s, err);
-    if (!status && s->options.comm)
-        status = apply_together(s, step, err);
-    else if (!status)
-        apply_alone(s, step);
+    int32_t status = sum_taps(s, err);
+    if (!status)
+        status = s->options.comm ? apply_together(s, step, err) : apply_alone(s, step, err);
     for (size_t i = 0; i < s->count; i++) {
         s->list[i].wants = 0;
         s->list[i].samples = 0;
