@@ -141,6 +141,7 @@ static int32_t describe(tn_trainer *trainer, const tenon_run_options *options, t
 /* What was asked for, handed down. */
 typedef struct {
     const char *path;
+    const char *folder; /* of a run to be gone on with; NULL: a new one */
     const char *const *overrides;
     size_t override_count;
     const tenon_run_options *options;
@@ -158,6 +159,25 @@ static int32_t start(tn_trainer *trainer, const tn_experiment *experiment, const
     return status == TN_OK ? tn_trainer_record_in(trainer, *ret, err) : status;
 }
 
+/* The first of a run's processes takes its records up where the checkpoint was written. */
+static int32_t go_on(tn_trainer *trainer, const request *r, tn_error *err)
+{
+    char *checkpoint;
+    int32_t status = tn_checkpoint_last(r->folder, &checkpoint, err);
+    status = tn_trainer_agree(trainer, status, err);
+    if (status != TN_OK)
+        return status;
+    status = tn_trainer_restore(trainer, checkpoint, err);
+    if (status == TN_OK && tn_trainer_rank(trainer) == 0) {
+        if (r->options->describe)
+            status = describe(trainer, r->options, err);
+        if (status == TN_OK)
+            status = tn_trainer_continue_in(trainer, r->folder, checkpoint, err);
+    }
+    tn_free(checkpoint);
+    return status;
+}
+
 static int32_t train(tenon *handle, const tn_experiment *experiment, const request *r, char **ret, tn_error *err)
 {
     tn_trainer *trainer;
@@ -169,7 +189,9 @@ static int32_t train(tenon *handle, const tn_experiment *experiment, const reque
     int32_t status = tn_trainer_open(&open, &trainer, err);
     if (status != TN_OK)
         return status;
-    if (tn_trainer_rank(trainer) == 0)
+    if (r->folder)
+        status = go_on(trainer, r, err);
+    else if (tn_trainer_rank(trainer) == 0)
         status = start(trainer, experiment, r, ret, err);
     status = tn_trainer_agree(trainer, status, err);
     if (status == TN_OK)
@@ -178,25 +200,43 @@ static int32_t train(tenon *handle, const tn_experiment *experiment, const reque
     return status;
 }
 
+static int32_t read_and_train(tenon *handle, const request *r, char **ret, tn_error *err)
+{
+    tn_experiment *experiment;
+    fenv_t own;
+    int32_t status = tn_experiment_read(handle->registry, r->path, r->overrides, r->override_count, &experiment, err);
+    if (status != TN_OK)
+        return status;
+    /* Rounding and subnormals are the default's on every thread, whatever the caller has set for itself. */
+    fegetenv(&own);
+    fesetenv(FE_DFL_ENV);
+    status = train(handle, experiment, r, ret, err);
+    fesetenv(&own);
+    tn_experiment_free(experiment);
+    return status;
+}
+
 int32_t tenon_run(tenon *handle, const char *path, const char *const *overrides, size_t override_count,
                   const tenon_run_options *options, char **ret, tn_error *err)
 {
     tenon_run_options taken = {.struct_size = sizeof taken};
-    tn_experiment *experiment;
-    fenv_t own;
-    *ret = NULL;
-    int32_t status = tn_experiment_read(handle->registry, path, overrides, override_count, &experiment, err);
-    if (status != TN_OK)
-        return status;
     if (options)
         tn_take(&taken, sizeof taken, options);
-    request r = {path, overrides, override_count, &taken};
-    /* Rounding and subnormals are the default's on every thread, whatever the caller has set for itself. */
-    fegetenv(&own);
-    fesetenv(FE_DFL_ENV);
-    status = train(handle, experiment, &r, ret, err);
-    fesetenv(&own);
-    tn_experiment_free(experiment);
+    *ret = NULL;
+    return read_and_train(handle, &(request){path, NULL, overrides, override_count, &taken}, ret, err);
+}
+
+int32_t tenon_resume(tenon *handle, const char *folder, const char *const *overrides, size_t override_count,
+                     const tenon_run_options *options, tn_error *err)
+{
+    tenon_run_options taken = {.struct_size = sizeof taken};
+    char *path = tn_format("%s/experiment.resolved.yaml", folder);
+    if (!path)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    if (options)
+        tn_take(&taken, sizeof taken, options);
+    int32_t status = read_and_train(handle, &(request){path, folder, overrides, override_count, &taken}, NULL, err);
+    tn_free(path);
     return status;
 }
 

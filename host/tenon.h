@@ -63,6 +63,13 @@ typedef struct tenon_run_options {
 TENON_API int32_t tenon_run(tenon *handle, const char *experiment, const char *const *overrides, size_t override_count,
                             const tenon_run_options *options, char **ret, tn_error *err);
 
+/* Goes on with the run in `folder` from its last checkpoint to its end, bit for bit as if it had never stopped; records
+ * behind the checkpoint are written again. Overrides may change what decides no bit, such as train.threads; others are
+ * refused. `options->runs` is not read. TN_E_NOT_FOUND where there is no checkpoint; else as tenon_run. All processes
+ * of a run call it with one folder. */
+TENON_API int32_t tenon_resume(tenon *handle, const char *folder, const char *const *overrides, size_t override_count,
+                               const tenon_run_options *options, tn_error *err);
+
 /* The experiment with every default filled in, as YAML, without running it. *ret is to be freed with tenon_free. */
 TENON_API int32_t tenon_resolve(tenon *handle, const char *experiment, const char *const *overrides,
                                 size_t override_count, char **ret, tn_error *err);

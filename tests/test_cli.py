@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 TENON, PLUGINS, BAD = map(os.path.abspath, sys.argv[1:4])
@@ -365,6 +366,45 @@ def the_locale_changes_nothing():
         other, records = run("train.epochs=1", env={"LC_ALL": locale})
         assert other["test/loss"] == first["test/loss"]
         assert isinstance(records[1]["loss"], float)
+
+
+def without_time(path):
+    with open(os.path.join(path, "metrics.jsonl"), encoding="utf-8") as lines:
+        return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in lines]
+
+
+@case
+def a_killed_run_resumes_to_the_same_numbers():
+    every = ["train.epochs=40", "eval.every=10 steps", "checkpoint={every: 7 steps}", "schedule=none"]
+    whole, _ = run(*every)
+    runs = os.path.join(WORK, "killed")
+    env = dict(os.environ)
+    env.pop("TENON_PLUGIN_PATH", None)
+    child = subprocess.Popen([TENON, "run", EXPERIMENT, *every, "--runs", runs, "--quiet"], env=env, cwd=WORK,
+                             stdout=subprocess.DEVNULL)
+    folder, deadline = None, time.time() + 60
+    while time.time() < deadline and child.poll() is None:
+        folder = folder or next((os.path.join(runs, name) for name in (os.listdir(runs) if os.path.isdir(runs) else [])), None)
+        written = folder and os.path.isdir(folder + "/checkpoints") and os.listdir(folder + "/checkpoints")
+        if written and "attempt-000000070.safetensors" in written:
+            break
+    child.kill()
+    assert child.wait() == -9, "it ended before it could be killed"
+    err = tenon("resume", folder, "train.seed=2", code=2).stderr
+    assert "another experiment" in err and "seed: 1" in err, err
+    resumed = json.loads(tenon("resume", folder, "train.threads=2", "--json", "--quiet").stdout)
+    assert {**resumed, "folder": ""} == {**whole, "folder": ""}, (resumed, whole)
+    assert without_time(folder) == without_time(whole["folder"])
+    assert resumed["folder"] == folder
+
+
+@case
+def resume_says_what_is_missing():
+    assert "folder of a run" in tenon("resume", code=2).stderr
+    assert "experiment.resolved.yaml" in tenon("resume", WORK, code=2).stderr
+    result, _ = run("train.epochs=1")
+    err = tenon("resume", result["folder"], code=2).stderr
+    assert "no checkpoint is there" in err, err
 
 
 def main():

@@ -29,6 +29,7 @@ typedef struct cli_command {
 int cli_list(tenon *handle, const cli_options *options);
 int cli_info(tenon *handle, const cli_options *options);
 int cli_run(tenon *handle, const cli_options *options);
+int cli_resume(tenon *handle, const cli_options *options);
 
 /* Prints "tenon: message" on stderr and returns the exit code for its status. */
 int cli_fail(const tn_error *err);

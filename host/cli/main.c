@@ -14,6 +14,7 @@ static const cli_command commands[] = {
     {"list", "[KIND]", "name every component that can be found; maps none of them", "ja", cli_list},
     {"info", "[KIND/]NAME", "explain one component: parameters, formula, state, file", "j", cli_info},
     {"run", "EXPERIMENT [key=value ...]", "train an experiment; overrides change it without editing", "jqrc", cli_run},
+    {"resume", "RUN [key=value ...]", "go on with a run from the last checkpoint in its folder", "jq", cli_resume},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 
@@ -48,7 +49,7 @@ static void print_help(FILE *to, const cli_command *command)
     }
     fprintf(to, "tenon %s: training techniques as plugins\n\nusage: tenon COMMAND ...\n\n", tenon_version());
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(to, "  %-5s %-28s %s\n", commands[i].name, commands[i].arguments, commands[i].summary);
+        fprintf(to, "  %-6s %-28s %s\n", commands[i].name, commands[i].arguments, commands[i].summary);
     fprintf(to, "\n`tenon COMMAND --help` says more. Plugins are looked for in TENON_PLUGIN_PATH, in\n"
                 "~/.local/share/tenon/plugins and beside the program.\n");
 }

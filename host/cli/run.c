@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run.c: `tenon run`: an experiment, its progress and its result.
+ * run.c: `tenon run` and `tenon resume`: an experiment, its progress and its result.
  */
 #include <errno.h>
 #include <signal.h>
@@ -172,6 +172,35 @@ static int resolve(tenon *handle, const cli_options *options)
     return status == TN_OK ? cli_print(text) : cli_fail(&err);
 }
 
+static progress begin(const cli_options *options)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    return (progress){.quiet = options->quiet, .terminal = isatty(STDERR_FILENO) && !options->quiet};
+}
+
+/* What there is to say at the end of a run; the exit code. */
+static int finish(const progress *p, const cli_options *options, int32_t status, const char *folder,
+                  const tn_error *err)
+{
+    if (p->terminal && p->drawn > 0)
+        fprintf(stderr, "\r\033[K");
+    int code = 0;
+    if (status == TN_OK && folder) {
+        print_result(p, folder, options->json);
+        code = flush_result();
+    } else if (status != TN_OK) {
+        code = cli_fail(err);
+    }
+    if (status == TN_E_STOPPED)
+        code = 128 + (interrupted ? (int)interrupted : SIGTERM); /* or another process of the run was asked to */
+    if (status != TN_OK && folder)
+        fprintf(stderr, "tenon: what was recorded is in %s\n", folder);
+    return code;
+}
+
 int cli_run(tenon *handle, const cli_options *options)
 {
     tn_error err = {0};
@@ -182,28 +211,26 @@ int cli_run(tenon *handle, const cli_options *options)
     }
     if (options->resolve)
         return resolve(handle, options);
-    progress p = {.quiet = options->quiet, .terminal = isatty(STDERR_FILENO) && !options->quiet};
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    progress p = begin(options);
     tenon_run_options run = {
         .struct_size = sizeof run, .runs = options->runs, .observe = observe, .describe = describe, .user = &p};
     int32_t status =
         tenon_run(handle, options->positional[0], options->positional + 1, options->count - 1, &run, &folder, &err);
-    if (p.terminal && p.drawn > 0)
-        fprintf(stderr, "\r\033[K");
-    int code = 0;
-    if (status == TN_OK && folder) {
-        print_result(&p, folder, options->json);
-        code = flush_result();
-    } else if (status != TN_OK) {
-        code = cli_fail(&err);
-    }
-    if (status == TN_E_STOPPED)
-        code = 128 + (interrupted ? (int)interrupted : SIGTERM); /* or another process of the run was asked to */
-    if (status != TN_OK && folder)
-        fprintf(stderr, "tenon: what was recorded is in %s\n", folder);
+    int code = finish(&p, options, status, folder, &err);
     tenon_free(folder);
     return code;
+}
+
+int cli_resume(tenon *handle, const cli_options *options)
+{
+    tn_error err = {0};
+    if (options->count < 1) {
+        fprintf(stderr, "tenon: resume takes the folder of a run: tenon resume runs/20260131-120000-fashion-mlp\n");
+        return EXIT_USAGE;
+    }
+    progress p = begin(options);
+    tenon_run_options run = {.struct_size = sizeof run, .observe = observe, .describe = describe, .user = &p};
+    int32_t status =
+        tenon_resume(handle, options->positional[0], options->positional + 1, options->count - 1, &run, &err);
+    return finish(&p, options, status, p.started ? options->positional[0] : NULL, &err);
 }
