@@ -188,6 +188,29 @@ START_TEST(overflow_skips_and_halves)
 }
 END_TEST
 
+/* More overflows than a diverging run is given: while the scale falls, it is on its way. At its least it is not. */
+START_TEST(a_scale_may_fall_for_long)
+{
+    outcome o;
+    tn_log log;
+    tn_error err = {0};
+    run(&o,
+        (const char *[]){"precision={storage: fp16, loss_scale: {use: dynamic, initial: 0x1p60}}", "train.epochs=8"},
+        2);
+    ck_assert_int_gt(o.skips, 30);
+    ck_assert_int_gt(o.updates, 10);
+    close_run(&o);
+    open_small(&o, &log,
+               (const char *[]){"precision={storage: fp16, loss_scale: {use: dynamic, initial: 0x1p60, minimum: "
+                                "0x1p58}}",
+                                "train.epochs=8"},
+               2);
+    ck_assert_int_eq(tn_trainer_run(o.trainer, &err), TN_E_NUMERIC);
+    ck_assert_int_eq(o.skips, 2 + 25);
+    close_run(&o);
+}
+END_TEST
+
 /* The factor is the scale's that was in use, not the one that comes after: in f32, growing each time, the run is still
  * the plain one. */
 START_TEST(a_scale_divides_what_it_multiplied)
@@ -230,6 +253,7 @@ int main(void)
     tcase_add_test(tests, a_scale_is_divided_out);
     tcase_add_test(tests, a_scale_divides_what_it_multiplied);
     tcase_add_test(tests, overflow_skips_and_halves);
+    tcase_add_test(tests, a_scale_may_fall_for_long);
     tcase_add_test(tests, threads_change_no_bit_of_stored_parameters);
     suite_add_tcase(suite, tests);
     return test_main(suite);

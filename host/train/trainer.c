@@ -107,7 +107,8 @@ static void warn_of_skip(const tn_trainer *t, const tn_step_result *result)
 static int32_t judge(tn_trainer *t, double loss, const tn_step_result *result, tn_error *err)
 {
     t->skipped += !result->committed;
-    t->bad = result->committed && isfinite(loss) ? 0 : t->bad + 1;
+    int32_t falls = isfinite(loss) && tn_precision_scale(t) < t->loss_scale; /* a loss scale on its way to fit */
+    t->bad = result->committed && isfinite(loss) ? 0 : t->bad + !falls;
     t->loss = result->committed ? loss : t->loss; /* a skipped update has left no trace */
     if (t->bad < DIVERGED_AFTER)
         return TN_OK;
