@@ -162,7 +162,7 @@ static void rig_update(rig *r, int64_t i)
         r->table.update(&piece);
 }
 
-static int32_t rig_tapping(rig *r) { return tn_items_tapping(r->items, r->clocks, r->clock.t, r->clock.t); }
+static int32_t rig_tapping(rig *r) { return tn_items_tapping(r->items, r->clocks, r->clock.t, r->clock.t, TN_TAP_NONE); }
 
 /* One step from the gradients at hand, of parameters that share a clock. */
 static int32_t rig_try_step(rig *r)

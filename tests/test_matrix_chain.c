@@ -329,6 +329,59 @@ START_TEST(a_product_that_fails_in_a_tap_stops_the_step)
 }
 END_TEST
 
+/* Two layers, each with a kfac of its own. */
+static world *two_kfacs(const char *first, const char *second, products *c)
+{
+    world *w = world_new(64, 1);
+    add_linear(w, "one", 4, 3);
+    add_linear(w, "two", 3, 4);
+    w->list[2].role = TN_ROLE_HEAD;
+    w->parameters.count = 3; /* the second without its bias, which would be on the first link */
+    world_arenas(w);
+    world_link(w, "kfac", "fisher", first);
+    on_roles(w, ROLE(WEIGHT) | ROLE(BIAS));
+    world_link(w, "kfac", "fisher", second);
+    w->links[1]->handle[0] = 'z'; /* two links of one name are refused */
+    products_open(c, w->pool);
+    w->compute = &c->host;
+    w->signals = &taps;
+    return w;
+}
+
+START_TEST(links_that_want_two_kinds_of_taps_are_refused)
+{
+    products c;
+    world *w = two_kfacs("sampled", "empirical", &c);
+    ck_assert_refused(world_try_chain(w), TN_E_UNSUPPORTED, w->err, "update.kfac wants taps of kind 1 for update 1 and",
+                      "kind 2");
+    chain_free(w, &c);
+    w = two_kfacs("empirical", "empirical", &c);
+    world_chain(w);
+    ck_assert_int_eq(tn_chain_tapping(w->chain), TN_TAP_TARGETS);
+    chain_free(w, &c);
+}
+END_TEST
+
+/* What no look ahead can see: clocks that came apart. */
+START_TEST(two_kinds_of_taps_in_one_window_fail_the_step)
+{
+    products c;
+    world *w = two_kfacs("sampled", "sampled", &c);
+    int64_t extents[2][2] = {{5, 3}, {5, 4}}, strides[2][2] = {{3, 1}, {4, 1}};
+    _Alignas(64) double data[20] = {1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4};
+    const tn_tensor x = {data, {TN_CPU, 0}, 2, {TN_FLOAT, 64, 1}, extents[0], strides[0], 0};
+    const tn_tensor dy = {data, {TN_CPU, 0}, 2, {TN_FLOAT, 64, 1}, extents[1], strides[1], 0};
+    world_chain(w);
+    component_set(w->links[1], "fisher", "empirical");
+    world_fill(w, w->parameters.g, 2);
+    ck_assert_int_eq(tn_chain_tapping(w->chain), TN_TAP_SAMPLED);
+    tn_chain_tap(w->chain, 0, &x, &dy, 1);
+    ck_assert_refused(tn_chain_step(w->chain, &(tn_step){.scale = 1}, &w->result, &w->err), TN_E_UNSUPPORTED, w->err,
+                      "update.kfac: layer 'two' wants taps of kind 2 ", "tapped for kind 1");
+    chain_free(w, &c);
+}
+END_TEST
+
 START_TEST(stopping_and_going_on_does_not_change_bits)
 {
     json_t *golden = test_golden("matrix.json", "kfac");
@@ -506,6 +559,8 @@ int main(void)
     tcase_add_test(tests, a_product_that_fails_stops_the_step_before_p);
     tcase_add_test(tests, a_product_that_fails_in_a_tap_stops_the_step);
     tcase_add_test(tests, kfac_follows_its_golden_trajectory);
+    tcase_add_test(tests, links_that_want_two_kinds_of_taps_are_refused);
+    tcase_add_test(tests, two_kinds_of_taps_in_one_window_fail_the_step);
     tcase_add_test(tests, stopping_and_going_on_does_not_change_bits);
     tcase_add_test(tests, kl_clip_bounds_the_whole_step);
     tcase_add_test(tests, kl_clip_passes_small_and_ascending_steps);

@@ -65,9 +65,12 @@ typedef struct tn_items_step {
  * does, on all processes together; d and the items' state are then rubbish. [main] */
 int32_t tn_items_apply(tn_items *items, const tn_items_step *step, tn_error *err);
 
+/* Which taps an item whose parameter has this clock wants, TN_TAP_*. [any] */
+int32_t tn_items_wants(const tn_items *items, const tn_clock *clock);
 /* Before a window: which taps the update wants that follows `clocks` (tn_chain_clocks), TN_TAP_*; sets the tapped
- * slots to 0. Forgets taps of a window whose update was skipped. [main] */
-int32_t tn_items_tapping(tn_items *items, const int64_t *clocks, int64_t update, int64_t attempt);
+ * slots to 0. Forgets taps of a window whose update was skipped. `kind` is what links before this one want of it; an
+ * item that wants another fails the next tn_items_apply. [main] */
+int32_t tn_items_tapping(tn_items *items, const int64_t *clocks, int64_t update, int64_t attempt, int32_t kind);
 /* One micro-batch of a layer, as tn_chain_tap. Passed over where no item of the link has this weight, or it wanted
  * none. A tensor of the wrong shape fails the next tn_items_apply. [main] */
 void tn_items_tap(tn_items *items, int64_t weight, const tn_tensor *x, const tn_tensor *dy, double seed);

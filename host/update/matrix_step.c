@@ -270,17 +270,26 @@ static int64_t tapped_extent(const tn_items *s, const tn_batch *batch, int32_t s
     return plan->tapped ? tn_item_extent(&s->list[batch->first], plan->shape) : 0;
 }
 
-int32_t tn_items_tapping(tn_items *s, const int64_t *clocks, int64_t update, int64_t attempt)
+int32_t tn_items_wants(const tn_items *s, const tn_clock *clock)
 {
-    int32_t kind = TN_TAP_NONE;
+    return s->table.tapping && s->count ? s->table.tapping(s->options.hyper, clock) : TN_TAP_NONE;
+}
+
+int32_t tn_items_tapping(tn_items *s, const int64_t *clocks, int64_t update, int64_t attempt, int32_t kind)
+{
+    s->failed.code = TN_OK;
     for (size_t i = 0; i < s->count; i++) {
         tn_item *x = &s->list[i];
         const tn_clock clock = {sizeof clock, 0, clocks[x->weight] + 1, update, attempt};
-        int32_t wants = s->table.tapping ? s->table.tapping(s->options.hyper, &clock) : TN_TAP_NONE;
-        if (kind == TN_TAP_NONE)
-            kind = wants;
-        x->wants = wants != TN_TAP_NONE && wants == kind;
+        int32_t wants = tn_items_wants(s, &clock);
+        kind = kind == TN_TAP_NONE ? wants : kind;
+        x->wants = wants != TN_TAP_NONE;
         x->samples = 0;
+        if (x->wants && wants != kind)
+            tn_error_set(&s->failed, TN_E_UNSUPPORTED,
+                         "%s: layer '%s' wants taps of kind %d in a window that is tapped for kind %d; one window has "
+                         "one kind: sampled (1) or the data's targets (2)",
+                         s->options.path, s->options.parameters->list[x->weight].layer, wants, kind);
     }
     for (size_t b = 0; b < s->batch_count && kind; b++)
         for (int32_t j = 0; j < s->batches[b].plan->count; j++) {
@@ -288,7 +297,6 @@ int32_t tn_items_tapping(tn_items *s, const int64_t *clocks, int64_t update, int
             if (n)
                 memset(s->batches[b].slot[j], 0, (size_t)n * s->real);
         }
-    s->failed.code = TN_OK;
     return kind;
 }
 

@@ -282,11 +282,9 @@ int32_t tn_chain_step(tn_chain *chain, const tn_step *step, tn_step_result *ret,
 int32_t tn_chain_tapping(tn_chain *chain)
 {
     int32_t taps = TN_TAP_NONE;
-    for (tn_link *link = chain->links; link < chain->links + chain->link_count; link++) {
-        int32_t own = link->items ? tn_items_tapping(link->items, chain->clocks, chain->update, chain->next_attempt)
-                                  : TN_TAP_NONE;
-        taps = taps == TN_TAP_NONE ? own : taps;
-    }
+    for (tn_link *link = chain->links; link < chain->links + chain->link_count; link++)
+        if (link->items)
+            taps = tn_items_tapping(link->items, chain->clocks, chain->update, chain->next_attempt, taps);
     return taps;
 }
 
