@@ -221,6 +221,17 @@ def readme_lion_is_short():
 
 
 @case
+def readme_lion_is_the_plugin():
+    def code(text):
+        """Without comments, the ways to break lines, and who it is by."""
+        text = re.sub(r"/\*.*?\*/|\\\n", "", text, flags=re.DOTALL)
+        return re.sub(r"\s+", "", re.sub(r"TN_PLUGIN\(.*", "", text))
+
+    shown = next(b.text for b in blocks_of("README.md") if b.file == "lion.c")
+    assert code(shown) == code(read("plugins/optimizer/lion.c")), "README.md and plugins/optimizer/lion.c differ"
+
+
+@case
 def readme_misspelling_has_a_place():
     with Work() as work:
         text = read(EXAMPLE)
