@@ -14,6 +14,7 @@ typedef struct plan {
     const char *const *links; /* to NULL */
     uint32_t real;
     int32_t replicated; /* bit i: parameter i is held whole by both */
+    int32_t check;      /* a check of its own, of the gradients that each process has */
     int32_t bad;        /* a step with a gradient that is not finite, in this parameter; -1: none */
     world *whole;       /* the same in one process */
     double *p;          /* shared: [steps][elements] as the processes leave p, in whole's layout */
@@ -45,6 +46,7 @@ static world *build(const plan *it, tn_comm *comm)
         add(w, it, i, tn_comm_rank(comm), tn_comm_size(comm));
     world_arenas(w);
     world_fill(w, w->parameters.p, 1);
+    w->check_finite = it->check;
     for (const char *const *link = it->links; *link; link++)
         world_link(w, *link);
     world_chain(w);
@@ -123,6 +125,7 @@ END_TEST
 START_TEST(both_skip_what_one_must_skip)
 {
     compare(&(plan){.links = (const char *const[]){"clip-norm", "adamw", NULL}, .real = 32, .bad = 1});
+    compare(&(plan){.links = (const char *const[]){"adamw", NULL}, .real = 32, .check = 1, .bad = 1});
     compare(&(plan){.links = (const char *const[]){"lamb", "ema", NULL}, .real = 32, .bad = 4});
     compare(&(plan){.links = (const char *const[]){"clip-percentile", "lion", "cautious", NULL}, .real = 64, .bad = 5});
 }
@@ -156,6 +159,22 @@ static void wrong_replicas(tn_comm *comm, void *arg)
 START_TEST(a_slice_held_by_some_is_refused) { processes_run(2, wrong_replicas, NULL); }
 END_TEST
 
+static void gap(tn_comm *comm, void *arg)
+{
+    const int64_t n = 3 * TN_CHUNK;
+    (void)arg;
+    world *w = world_new(32, 1);
+    w->comm = comm;
+    world_slice(w, 1, &n, tn_comm_rank(comm) ? 2 * TN_CHUNK : 0, TN_CHUNK);
+    world_arenas(w);
+    world_link(w, "sgd");
+    ck_assert_refused(world_try_chain(w), TN_E_INVALID, w->err, "parameter 'p0'", "8192 elements, needed 12288");
+    world_free(w);
+}
+
+START_TEST(a_gap_between_slices_is_refused) { processes_run(2, gap, NULL); }
+END_TEST
+
 static void listed(tn_comm *comm, void *arg)
 {
     world *w = build(arg, comm);
@@ -184,6 +203,7 @@ int main(void)
     tcase_add_test(tests, both_skip_what_one_must_skip);
     tcase_add_test(tests, the_slices_and_replicas_are_checked);
     tcase_add_test(tests, a_slice_held_by_some_is_refused);
+    tcase_add_test(tests, a_gap_between_slices_is_refused);
     tcase_add_test(tests, slots_say_whether_all_processes_hold_them);
     suite_add_tcase(suite, tests);
     return test_main(suite);

@@ -133,36 +133,6 @@ static int32_t name_reports(tn_chain *chain, tn_error *err)
     return TN_OK;
 }
 
-/* A window is looked at once more for taps, of one kind: two links must not want two of the same update. */
-static int32_t check_taps_at(const tn_chain *chain, int64_t t, tn_error *err)
-{
-    const tn_clock clock = {sizeof clock, 0, t, t - 1, t - 1};
-    const tn_link *first = NULL;
-    int32_t kind = TN_TAP_NONE;
-    for (const tn_link *link = chain->links; link < chain->links + chain->link_count; link++) {
-        int32_t wants = link->items ? tn_items_wants(link->items, &clock) : TN_TAP_NONE;
-        if (wants != TN_TAP_NONE && kind != TN_TAP_NONE && wants != kind)
-            return tn_error_set(err, TN_E_UNSUPPORTED,
-                                "%s wants taps of kind %d for update %" PRId64 " and %s of kind %d, needed one kind: "
-                                "sampled (1) or the data's targets (2); give both the same, as in kfac's row fisher",
-                                first->instance->path, kind, t, link->instance->path, wants);
-        first = kind == TN_TAP_NONE ? link : first;
-        kind = kind == TN_TAP_NONE ? wants : kind;
-    }
-    return TN_OK;
-}
-
-/* What comes later than this, or from clocks that drift apart, fails its step. */
-#define TAPS_LOOK 1000
-
-static int32_t check_taps(const tn_chain *chain, tn_error *err)
-{
-    int32_t status = TN_OK;
-    for (int64_t t = 1; t <= TAPS_LOOK && !status; t++)
-        status = check_taps_at(chain, t, err);
-    return status;
-}
-
 /* ---- the chain ---- */
 
 static int32_t check_codec(const tn_codec_use *use, const char *what, int32_t arena, tn_error *err)
@@ -187,6 +157,42 @@ static int32_t check_replicas(const tn_chain *chain, tn_error *err)
     return TN_OK;
 }
 
+static int32_t check_sums(const tn_chain *chain, const double *held, tn_error *err)
+{
+    for (int64_t i = 0; i < chain->parameters->count; i++) {
+        const tn_parameter *parameter = &chain->parameters->list[i];
+        double whole = 1;
+        for (int32_t j = 0; j < parameter->ndim; j++)
+            whole *= (double)parameter->shape[j];
+        if (held[i] != whole * parameter->replicas)
+            return tn_error_set(
+                err, TN_E_INVALID,
+                "parameter '%s': all processes together hold %.0f elements, needed %.0f, each %d times; "
+                "correct the slices",
+                parameter->name, held[i], whole, parameter->replicas);
+    }
+    return TN_OK;
+}
+
+/* A gap between slices would be seen by nobody. */
+static int32_t check_cover(const tn_chain *chain, tn_error *err)
+{
+    static const tn_dtype f64 = {TN_FLOAT, 64, 1};
+    int64_t count = chain->parameters->count;
+    if (chain->size == 1)
+        return TN_OK;
+    double *held = tn_alloc((size_t)count, sizeof *held);
+    if (!held)
+        return no_memory(err);
+    for (int64_t i = 0; i < count; i++)
+        held[i] = (double)chain->parameters->list[i].n;
+    int32_t status = tn_comm_all_reduce(chain->options.comm, f64, held, count, TN_REDUCE_SUM, err);
+    if (!status)
+        status = check_sums(chain, held, err);
+    tn_free(held);
+    return status;
+}
+
 static int32_t check_options(const tn_chain *chain, tn_error *err)
 {
     const tn_chain_options *options = &chain->options;
@@ -195,7 +201,9 @@ static int32_t check_options(const tn_chain *chain, tn_error *err)
         status = check_codec(&options->p, "p", !options->parameters->p_of, err);
     if (!status)
         status = check_codec(&options->g, "g", !options->parameters->g_of, err);
-    return status ? status : check_replicas(chain, err);
+    if (!status)
+        status = check_replicas(chain, err);
+    return status ? status : check_cover(chain, err);
 }
 
 /* Random keys of p's codec, which may round by chance. */
@@ -221,8 +229,6 @@ static int32_t create(tn_chain *chain, tn_error *err)
         status = open_links(chain, err);
     if (!status)
         status = plan_links(chain, err);
-    if (!status)
-        status = check_taps(chain, err);
     if (!status)
         status = find_view(chain, err);
     if (!status)

@@ -8,7 +8,6 @@
 #include "host/base/log.h"
 #include "host/base/pool.h"
 #include "host/experiment/instance.h"
-#include "host/graph/compute.h"
 #include "host/parallel/comm.h"
 #include "host/update/parameters.h"
 
@@ -48,7 +47,7 @@ typedef struct tn_chain_options {
     /* The processes that step together; NULL: one. Each holds of every parameter the slice lo, n (0 for none) of the
      * same list; slices are disjoint and cover the parameter, or each is whole (replicas = size). */
     tn_comm *comm;
-    tn_compute_host *compute;  /* for matrix links; NULL: such links are refused */
+    const tn_compute *compute; /* for matrix links; NULL: such links are refused */
     const tn_signals *signals; /* NULL: none */
     tn_codec_use p, g, state;  /* how p, g and like-shaped slots are stored; without table: in the real type */
 } tn_chain_options;
@@ -78,8 +77,9 @@ typedef struct tn_chain_slot {
     int32_t replicated; /* 1: every process holds all of it */
 } tn_chain_slot;
 
-/* Loads the links, checks their order (source, gradient, rule, update, write, after; exactly one rule), plans and
- * initialises all state. Refuses grains and stages that this host does not drive yet, naming link and word. [main] */
+/* Loads the links, checks their order (source, gradient, rule, update, write, after), gives each parameter its one
+ * rule, plans and initialises all state. Refuses what this host does not drive, naming link and word. With several
+ * processes all call it, and options.comm may fail it. [main] */
 int32_t tn_chain_create(const tn_chain_options *options, tn_chain **ret, tn_error *err);
 void tn_chain_destroy(tn_chain *chain);
 
@@ -94,8 +94,10 @@ typedef struct tn_step {
     int64_t attempt;
 } tn_step;
 
-/* One update from the gradients at hand. With several processes all call it, with the same step and presence. Allocates
- * nothing. [main] */
+/* One update from the gradients at hand. With several processes all call it, with the same step and presence. On
+ * failure before the vote nothing has changed but perhaps g and present; behind a rule for whole matrices, whose state
+ * goes on after the vote, a step that a later sum skips or comm fails leaves that state advanced. Allocates nothing.
+ * [main] */
 int32_t tn_chain_step(tn_chain *chain, const tn_step *step, tn_step_result *ret, tn_error *err);
 
 /* Before a window's gradient: which taps the coming update wants, TN_TAP_*; clears the tapped slots. [main] */

@@ -333,6 +333,8 @@ int64_t tn_find_bad(tn_chain *chain);
 
 /* p <- keep * p + d for n elements. Where keep is 1 and d is 0, p keeps its bits. */
 void tn_kernel_add(uint32_t real, void *p, const void *d, double keep, int64_t n);
+/* Copies a block, up to the next multiple of 64 bytes, and asks for what lies behind it. Both aligned to 64. */
+void tn_kernel_copy(void *to, const void *from, size_t bytes);
 /* 1 if none of n elements is inf or nan. */
 int32_t tn_kernel_finite(uint32_t real, const void *x, int64_t n);
 

@@ -28,6 +28,19 @@ void tn_kernel_add(uint32_t real, void *p, const void *d, double keep, int64_t n
         add_double(p, d, keep, n);
 }
 
+/* A dry run reads the state of block after block through this: with memcpy it took 1.25 times as long. */
+#define AHEAD 2048
+
+static void copy(char *restrict to, const char *restrict from, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 64) {
+        __builtin_prefetch(from + at + AHEAD);
+        memcpy(to + at, from + at, 64);
+    }
+}
+
+void tn_kernel_copy(void *to, const void *from, size_t bytes) { copy(to, from, bytes); }
+
 /* An exponent of ones means inf or nan. */
 #define FINITE(type, word, exponent)                                                                                   \
     static int32_t finite_##type(const type *x, int64_t n)                                                             \

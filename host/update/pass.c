@@ -107,7 +107,7 @@ void tn_call_load(tn_call *call, int64_t at, int64_t n, const tn_thread *own)
     size_t real = call->link->real, offset = (size_t)(at - call->piece.parameter->lo) * real;
     for (int32_t j = 0; j < call->slots; j++)
         if (call->place[j] && call->dry)
-            call->slot[j] = memcpy(own->slot[j], call->place[j] + offset, (size_t)n * real);
+            tn_kernel_copy(call->slot[j] = own->slot[j], call->place[j] + offset, (size_t)n * real);
         else if (call->place[j])
             call->slot[j] = call->place[j] + offset;
         else if (call->like[j])
