@@ -133,6 +133,36 @@ static int32_t name_reports(tn_chain *chain, tn_error *err)
     return TN_OK;
 }
 
+/* A window is looked at once more for taps, of one kind: two links must not want two of the same update. */
+static int32_t check_taps_at(const tn_chain *chain, int64_t t, tn_error *err)
+{
+    const tn_clock clock = {sizeof clock, 0, t, t - 1, t - 1};
+    const tn_link *first = NULL;
+    int32_t kind = TN_TAP_NONE;
+    for (const tn_link *link = chain->links; link < chain->links + chain->link_count; link++) {
+        int32_t wants = link->items ? tn_items_wants(link->items, &clock) : TN_TAP_NONE;
+        if (wants != TN_TAP_NONE && kind != TN_TAP_NONE && wants != kind)
+            return tn_error_set(err, TN_E_UNSUPPORTED,
+                                "%s wants taps of kind %d for update %" PRId64 " and %s of kind %d, needed one kind: "
+                                "sampled (1) or the data's targets (2); give both the same, as in kfac's row fisher",
+                                first->instance->path, kind, t, link->instance->path, wants);
+        first = kind == TN_TAP_NONE ? link : first;
+        kind = kind == TN_TAP_NONE ? wants : kind;
+    }
+    return TN_OK;
+}
+
+/* What comes later than this, or from clocks that drift apart, fails its step. */
+#define TAPS_LOOK 1000
+
+static int32_t check_taps(const tn_chain *chain, tn_error *err)
+{
+    int32_t status = TN_OK;
+    for (int64_t t = 1; t <= TAPS_LOOK && !status; t++)
+        status = check_taps_at(chain, t, err);
+    return status;
+}
+
 /* ---- the chain ---- */
 
 static int32_t check_codec(const tn_codec_use *use, const char *what, int32_t arena, tn_error *err)
@@ -229,6 +259,8 @@ static int32_t create(tn_chain *chain, tn_error *err)
         status = open_links(chain, err);
     if (!status)
         status = plan_links(chain, err);
+    if (!status)
+        status = check_taps(chain, err);
     if (!status)
         status = find_view(chain, err);
     if (!status)
