@@ -13,8 +13,10 @@
 #include "host/update/chain.h"
 #include "tests/support.h"
 
+#ifndef WORLD_PARAMETERS
 #define WORLD_PARAMETERS 64
-#define WORLD_LINKS      6
+#endif
+#define WORLD_LINKS 6
 
 typedef struct world {
     tn_registry *registry;
