@@ -8,6 +8,7 @@
 #include "host/base/log.h"
 #include "host/base/pool.h"
 #include "host/experiment/instance.h"
+#include "host/graph/compute.h"
 #include "host/parallel/comm.h"
 #include "host/update/parameters.h"
 
@@ -47,7 +48,7 @@ typedef struct tn_chain_options {
     /* The processes that step together; NULL: one. Each holds of every parameter the slice lo, n (0 for none) of the
      * same list; slices are disjoint and cover the parameter, or each is whole (replicas = size). */
     tn_comm *comm;
-    const tn_compute *compute; /* for matrix links; NULL: such links are refused */
+    tn_compute_host *compute;  /* for matrix links; NULL: such links are refused */
     const tn_signals *signals; /* NULL: none */
     tn_codec_use p, g, state;  /* how p, g and like-shaped slots are stored; without table: in the real type */
 } tn_chain_options;
@@ -96,8 +97,8 @@ typedef struct tn_step {
 
 /* One update from the gradients at hand. With several processes all call it, with the same step and presence. On
  * failure before the vote nothing has changed but perhaps g and present; behind a rule for whole matrices, whose state
- * goes on after the vote, a step that a later sum skips or comm fails leaves that state advanced. Allocates nothing.
- * [main] */
+ * goes on after the vote, a step that a later sum skips, or that a product or comm fails, leaves that state advanced.
+ * Allocates nothing. [main] */
 int32_t tn_chain_step(tn_chain *chain, const tn_step *step, tn_step_result *ret, tn_error *err);
 
 /* Before a window's gradient: which taps the coming update wants, TN_TAP_*; clears the tapped slots. [main] */
