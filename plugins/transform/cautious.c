@@ -15,12 +15,13 @@ typedef struct {
     tn_real gain;
 } cautious_constants;
 
-TN_BOTH int cautious_agree(tn_real d, tn_real g) { return (d < 0 && g > 0) || (d > 0 && g < 0); }
+TN_BOTH int cautious_agree(tn_real d, tn_real g) { return ((d < 0) & (g > 0)) | ((d > 0) & (g < 0)); }
 
-TN_CLONES static int64_t cautious_count(int64_t n, tn_real scale, const tn_real *__restrict g,
+/* Of at most a chunk: 32 bits are as wide as the numbers, so the loop is vector code. */
+TN_CLONES static int32_t cautious_count(int64_t n, tn_real scale, const tn_real *__restrict g,
                                         const tn_real *__restrict d)
 {
-    int64_t count = 0;
+    int32_t count = 0;
     for (int64_t i = 0; i < n; i++)
         count += cautious_agree(d[i], scale * g[i]);
     return count;
