@@ -11,9 +11,10 @@
  *   grain    "element" (default) | "tensor" | "matrix", "layer": see matrix.h
  *   slots    [{name, shape, init, flags, doc}]: the state, unless `plan` says otherwise (tn_slot below)
  *   rounds   [{scope, scalars, rows, columns}]: reductions before the first write; scope "tensor" or "model", which is
- *            all parameters that the link is on. Rows and columns: how many vectors along the matrix view; 0 if left
- * out reports  [text]: scalars that fold hands to the log signals  [text]: what else it needs: "gradient2", "taps" view
- * the slot that holds the evaluation view of the parameters
+ *            all parameters that the link is on. Rows and columns: how many vectors along the matrix view; default 0
+ *   reports  [text]: scalars that fold hands to the log
+ *   signals  [text]: what else it needs: "gradient2", "taps"
+ *   view     the slot that holds the evaluation view of the parameters
  *
  * A step:  begin (once a group)  ->  per round: partial over all pieces, exact sum, fold (once a scope)
  *          ->  vote (skip if a sum is not finite)  ->  update over all pieces, the only writer.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tenon/recompute.h: which activations are kept and which are computed again in backward. Interface
- * "tenon.recompute/0.1", kind recompute. A policy is a pure function from the graph's costs to a table; the host replays
- * forward calls with the same random numbers and frozen statistics, each at most once, when backward needs them.
+ * "tenon.recompute/0.1", kind recompute. A policy is a pure function from the graph's costs to a table; the host
+ * replays forward calls with the same random numbers and frozen statistics, each at most once, when backward needs
+ * them.
  */
 #ifndef TENON_RECOMPUTE_H
 #define TENON_RECOMPUTE_H

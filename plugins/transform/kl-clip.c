@@ -21,21 +21,16 @@ typedef struct {
     double nu;
 } kl_clip_constants;
 
-#define LANES 16 /* named, so the order of the additions is the same for any vector width */
-
 TN_CLONES static double kl_clip_dot(const tn_real *__restrict d, const tn_real *__restrict g, int64_t n, double scale)
 {
-    double lane[LANES] = {0};
+    double lane[TN_LANES] = {0};
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++)
+    for (; i + TN_LANES <= n; i += TN_LANES)
+        for (int j = 0; j < TN_LANES; j++)
             lane[j] += (double)d[i + j] * (scale * (double)g[i + j]);
     for (int j = 0; i + j < n; j++)
         lane[j] += (double)d[i + j] * (scale * (double)g[i + j]);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int j = 0; j < half; j++)
-            lane[j] += lane[j + half];
-    return lane[0];
+    return tn_add_lanes(lane);
 }
 
 static void kl_clip_partial(const tn_piece *piece, const tn_partial *out)

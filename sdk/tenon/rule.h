@@ -14,10 +14,11 @@
  * S(name, shape, init, flags, doc): see tn_slot in optimizer.h; the flag `signed` says nothing special.
  *
  * Any other link is a tn_optimizer filled by hand, with TN_LINK. For those:
- *   TN_ROUND("model", 1)                                     one round of scalars, or several, or with rows and
- * columns: TN_ROUNDS(TN_SUMS("tensor", 1, 1, 1) TN_SUMS("tensor", 1, 0, 0)) SLOTS(TN_SLOT_RECORD) slot_NAME for each
- * row, to be handed to a planner for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);) the parts of a piece that lie
- * in one row each tn_squares                                               the sum of squares for a norm
+ *   TN_ROUND("model", 1)                                           one round, of so many scalars
+ *   TN_ROUNDS(TN_SUMS("tensor", 1, 1, 1) TN_SUMS("tensor", 1, 0, 0))  several, or with vectors of rows and columns
+ *   SLOTS(TN_SLOT_RECORD)                                          slot_NAME for each row, to be handed to a planner
+ *   for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);)       the parts of a piece that lie in one row each
+ *   tn_squares                                                     the sum of squares for a norm
  */
 #ifndef TENON_RULE_H
 #define TENON_RULE_H
@@ -111,8 +112,6 @@ static inline TN_UNUSED int tn_next_row(tn_row_run *run)
         run->n = run->end - run->at;
     return 1;
 }
-
-#define TN_LANES 16 /* named, so the order of the additions is the same for any vector width */
 
 static inline TN_UNUSED double tn_add_lanes(double *lane)
 {

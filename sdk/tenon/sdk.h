@@ -56,6 +56,9 @@ TN_BOTH TN_UNUSED tn_real tn_sign(tn_real x) { return (tn_real)((x > 0) - (x < 0
 #define TN_CLONES
 #endif
 
+/* Numbers that a loop keeps apart: named, so that the order of additions is the same for any vector width. */
+#define TN_LANES ((int64_t)16)
+
 /* ---- errors ---- */
 
 static inline TN_UNUSED __attribute__((format(printf, 3, 4))) int32_t tn_fail(tn_error *err, int32_t code,

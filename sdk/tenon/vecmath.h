@@ -14,8 +14,6 @@
 
 #include <tenon/sdk.h>
 
-#define TN_LANES ((int64_t)16)
-
 /* For helpers of hot loops that clang, which does not flatten, must pull into each clone too. */
 #define TN_INLINE static inline TN_UNUSED __attribute__((always_inline))
 

@@ -37,7 +37,7 @@ TN_LINK(counter, "transform", TN_NO_HYPER, COUNTER_SLOTS, "Count folds",
 #define LINES_SLOTS(S)                                                                                                 \
     S(row, rows, zero, , "sums of the gradient's rows")                                                                \
     S(column, columns, one, , "1 + sums of its columns")                                                               \
-        S(count, scalar, zero, , "elements, steps, and the sum of row times column")
+    S(count, scalar, zero, , "elements, steps, and the sum of row times column")
 TN_DECLARE_RULE(lines, TN_NO_HYPER, LINES_SLOTS)
 static int32_t lines_plan(const tn_parameter *parameter, const void *hyper, const tn_slot_planner *planner,
                           tn_error *err)
