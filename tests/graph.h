@@ -29,6 +29,7 @@ typedef struct {
     const char *recompute; /* NULL: none */
     const char *segment;   /* of recompute: its row "nodes"; NULL: its default */
     const char *codec;     /* of storage; NULL: none */
+    int32_t sets;          /* of activations; 0: one */
     tn_comm *data;
     const tn_services *services;
 } graph_choice;
@@ -97,6 +98,7 @@ static inline int32_t graph_create(graph_fixture *f, tn_error *err)
                                 .seed = 3,
                                 .recompute = f->recompute,
                                 .data = f->choice.data,
+                                .micro_batches = f->choice.sets,
                                 .storage = {f->codec ? &f->codec_table : NULL, f->codec}};
     int32_t status = tn_graph_create(&options, &f->graph, err);
     if (status == TN_OK) {
@@ -122,6 +124,25 @@ static inline void graph_close(graph_fixture *f)
     tn_instance_free(f->codec);
     tn_pool_destroy(f->pool);
     tn_registry_close(f->registry);
+}
+
+/* Every allocation of graph_create fails in turn, with TN_E_MEMORY and words; at least `least` of them. */
+static inline void graph_fail_allocations(const graph_choice *choice, int64_t least)
+{
+    graph_fixture f;
+    int64_t nth = 1;
+    int32_t status;
+    graph_prepare(&f, choice);
+    do {
+        tn_error err = {0};
+        tn_memory_fail_at(nth++);
+        status = graph_create(&f, &err);
+        tn_memory_fail_at(-1);
+        ck_assert_msg(status == TN_OK || (status == TN_E_MEMORY && err.msg[0]), "allocation %lld: status %d: %s",
+                      (long long)nth - 1, status, err.msg);
+    } while (status != TN_OK);
+    ck_assert_int_gt(nth - 2, least);
+    graph_close(&f);
 }
 
 /* Samples [lo, lo + n) of an endless set that `key` names. */

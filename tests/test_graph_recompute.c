@@ -290,22 +290,8 @@ END_TEST
 
 START_TEST(every_failed_allocation_is_an_error)
 {
-    graph_choice choice = {.model = "dag", .real = 32, .recompute = "sqrt"};
-    graph_fixture f;
-    tn_error err = {0};
-    int64_t failures = 0;
-    graph_prepare(&f, &choice);
-    for (int64_t nth = 1; nth < 10000; nth++) {
-        tn_memory_fail_at(nth);
-        int32_t status = graph_create(&f, &err);
-        tn_memory_fail_at(-1);
-        if (status == TN_OK)
-            break;
-        ck_assert_msg(status == TN_E_MEMORY, "allocation %lld: status %d: %s", (long long)nth, status, err.msg);
-        failures++;
-    }
-    ck_assert_int_gt(failures, 30);
-    graph_close(&f);
+    const graph_choice choice = {.model = "dag", .real = 32, .recompute = "sqrt"};
+    graph_fail_allocations(&choice, 30);
 }
 END_TEST
 

@@ -48,7 +48,8 @@ static int32_t read_facts(node *n, tn_error *err)
 {
     const json_t *facts = n->instance->info->facts;
     static const char *const axes[] = {"whole", "rows", "columns", "elements"};
-    const char *axis = tn_fact_text(facts, "axis", "whole"), *keeps = tn_fact_text(facts, "keeps", "none");
+    const char *axis = tn_fact_text(facts, "axis", "whole"), *keeps = tn_fact_text(facts, "keeps", "none"),
+               *tap = tn_fact_text(facts, "tap", "");
     int32_t which = 0;
     while (which < 4 && strcmp(axes[which], axis) != 0)
         which++;
@@ -63,7 +64,10 @@ static int32_t read_facts(node *n, tn_error *err)
         return tn_error_set(err, TN_E_PLUGIN, "%s: keeps \"%s\" is unknown; needed: input, output, both or none",
                             n->instance->info->name, keeps);
     n->in_place = json_is_true(json_object_get(facts, "in_place"));
-    n->taps = json_is_string(json_object_get(facts, "tap"));
+    n->taps = tap[0] != 0;
+    if (n->taps && strcmp(tap, "linear") != 0)
+        return tn_error_set(err, TN_E_PLUGIN, "%s: tap \"%s\" is unknown; this host knows linear",
+                            n->instance->info->name, tap);
     if (n->taps && !n->keeps_input)
         return tn_error_set(err, TN_E_PLUGIN, "%s: offers taps, which show its input, but keeps \"%s\"; needed: input",
                             n->instance->info->name, keeps);
@@ -199,6 +203,8 @@ static int32_t plan_buffer(void *host, const char *name, int32_t ndim, const int
     int32_t status = check_shape(plan, "a buffer", ndim, shape);
     if (status != TN_OK)
         return status;
+    if (!name || !name[0])
+        return refuse(plan, "a buffer has no name");
     if (plan->node->buffer_count == MAX_PORTS)
         return refuse(plan, "plans more than 8 buffers");
     for (int32_t k = plan->node->buffer; k < graph->buffer_count; k++)

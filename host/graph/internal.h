@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * internal.h: the graph's own structs. build.c fills nodes; divide.c and shard.c leave this process's part of them;
- * steps.c lists the steps of a batch, replays included;
- * plan.c gives every tensor its place; graph.c sets the values at the start; run.c executes the steps, each through
- * call.c (a node's call, in pieces, with its rounds), loss.c and storage.c. Nobody else includes it.
+ * steps.c lists the steps of a batch, replays included; plan.c gives every tensor its place; graph.c sets the values at
+ * the start; run.c executes the steps, each through call.c (a node's call, in pieces, with its rounds), loss.c and
+ * storage.c. Nobody else includes it.
  */
 #ifndef TENON_HOST_GRAPH_INTERNAL_H
 #define TENON_HOST_GRAPH_INTERNAL_H
@@ -19,7 +19,7 @@
 #define PIECE_ELEMENTS 8192
 /* Larger than any memory, small enough that sums over a graph stay in 63 bits: what lies above is refused. */
 #define ELEMENTS_MAX ((int64_t)1 << 40)
-#define NODES_MAX    65536
+#define NODES_MAX    16384
 
 typedef enum { AXIS_WHOLE, AXIS_ROWS, AXIS_COLUMNS, AXIS_ELEMENTS } node_axis;
 

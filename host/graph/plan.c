@@ -14,6 +14,15 @@
 
 static int32_t no_memory(tn_error *err) { return tn_error_set(err, TN_E_MEMORY, "no memory for the graph's plan"); }
 
+/* `bytes` for each set of activations, batches or sums, and 64; NULL also where that is more than can be counted. */
+static void *alloc_sets(const tn_graph *graph, int64_t bytes)
+{
+    int64_t all;
+    if (__builtin_mul_overflow(graph->sets, bytes, &all) || all > INT64_MAX - 64)
+        return NULL;
+    return tn_alloc_aligned((size_t)all + 64);
+}
+
 /* ---- places ---- */
 
 static int32_t new_place(tn_graph *graph, const tn_tensor *tensor)
@@ -228,11 +237,11 @@ static int32_t plan_activations(tn_graph *graph, tn_error *err)
     int32_t status = assign_offsets(graph, err);
     if (status != TN_OK)
         return status;
-    graph->arena = tn_alloc_aligned((size_t)(graph->sets * graph->arena_bytes) + 64);
-    return graph->arena
-               ? TN_OK
-               : tn_error_set(err, TN_E_MEMORY, "no memory for %lld bytes of activations; a smaller batch needs less",
-                              (long long)(graph->sets * graph->arena_bytes));
+    graph->arena = alloc_sets(graph, graph->arena_bytes);
+    return graph->arena ? TN_OK
+                        : tn_error_set(err, TN_E_MEMORY,
+                                       "no memory for %d times %lld bytes of activations; a smaller batch needs less",
+                                       graph->sets, (long long)graph->arena_bytes);
 }
 
 /* ---- parameters, buffers, scratch ---- */
@@ -300,7 +309,7 @@ static int32_t plan_rounds(tn_graph *graph, tn_error *err)
         backward = n->rounds.backward * n->sums_count > backward ? n->rounds.backward * n->sums_count : backward;
     }
     graph->set_sums = graph->backward_sums + backward;
-    graph->round_sums = tn_alloc((size_t)(graph->sets * graph->set_sums) + 1, sizeof *graph->round_sums);
+    graph->round_sums = alloc_sets(graph, graph->set_sums * (int64_t)sizeof *graph->round_sums);
     return graph->round_sums ? TN_OK : no_memory(err);
 }
 
@@ -345,8 +354,8 @@ static int32_t plan_batch(tn_graph *graph, tn_error *err)
     graph->sets = o->micro_batches > 1 ? o->micro_batches : 1;
     graph->input_bytes = graph->entry == 0 ? round_up(tn_tensor_bytes(&graph->nodes[0].output.view), 64) : 0;
     graph->target_bytes = graph->last == graph->output ? round_up(tn_tensor_bytes(&graph->target_tensor.view), 64) : 0;
-    graph->inputs = tn_alloc_aligned((size_t)(graph->sets * graph->input_bytes) + 64);
-    graph->targets = tn_alloc_aligned((size_t)(graph->sets * graph->target_bytes) + 64);
+    graph->inputs = alloc_sets(graph, graph->input_bytes);
+    graph->targets = alloc_sets(graph, graph->target_bytes);
     return graph->inputs && graph->targets ? TN_OK : no_memory(err);
 }
 

@@ -55,11 +55,11 @@ static int32_t run_policy(tn_graph *graph, const tn_recompute *policy, tn_error 
     int32_t count = graph->node_count - 1, status = TN_OK;
     tn_node_cost *costs = tn_alloc((size_t)count, sizeof *costs);
     int32_t *keep = tn_alloc((size_t)count, sizeof *keep);
+    tn_error_clear(err);
     if (!costs || !keep)
         status = no_memory(err);
     for (int32_t i = 0; i < count && status == TN_OK; i++)
         costs[i] = cost_of(graph, i + 1);
-    tn_error_clear(err);
     if (status == TN_OK && (status = policy->plan(instance->hyper, costs, count, keep, err)) != TN_OK)
         status = tn_error_wrap(err, status, "recompute %s", instance->info->name);
     if (status == TN_OK)
