@@ -162,7 +162,10 @@ static void rig_update(rig *r, int64_t i)
         r->table.update(&piece);
 }
 
-static int32_t rig_tapping(rig *r) { return tn_items_tapping(r->items, r->clocks, r->clock.t, r->clock.t, TN_TAP_NONE); }
+static int32_t rig_tapping(rig *r)
+{
+    return tn_items_tapping(r->items, r->clocks, r->clock.t, r->clock.t, TN_TAP_NONE);
+}
 
 /* One step from the gradients at hand, of parameters that share a clock. */
 static int32_t rig_try_step(rig *r)
@@ -583,6 +586,36 @@ START_TEST(items_have_state_of_their_own)
 }
 END_TEST
 
+static int64_t endless_workspace(const void *hyper, int64_t rows, int64_t columns)
+{
+    (void)hyper;
+    return -rows * columns;
+}
+
+START_TEST(sizes_beyond_counting_are_refused)
+{
+    const int64_t shape[] = {6, 4};
+    const tn_slot left = {sizeof left, 0, "v", "left", "zero", "", NULL};
+    tn_error err = {0};
+    for (int k = 0; k < 2; k++) {
+        const tn_matrix table = {sizeof table, 0, k ? NULL : endless_workspace, own_apply, NULL, NULL};
+        world *w = world_new(64, 1);
+        world_slice(w, 2, shape, 0, -1);
+        world_arenas(w);
+        rig *r = rig_new(w, "muon", NULL);
+        tn_items_options options = rig_options(r, NULL);
+        options.table = &table;
+        w->list[0].shape[0] = k ? (int64_t)1 << 33 : 6; /* 2^66 elements */
+        w->list[0].n = 4 * w->list[0].shape[0];
+        ck_ok(tn_items_create(&options, &r->items, &err), err);
+        ck_ok(tn_items_slot(r->items, 0, 1, &left, &err), err);
+        ck_assert_refused(tn_items_settle(r->items, &err), k ? TN_E_MEMORY : TN_E_PLUGIN, err,
+                          "update.rule: ", k ? "no memory" : "-24 bytes of scratch for 6 x 4");
+        rig_free(r);
+    }
+}
+END_TEST
+
 /* ---- kfac ---- */
 
 static void into_items(void *user, int64_t weight, const tn_tensor *x, const tn_tensor *dy, double seed)
@@ -998,6 +1031,7 @@ int main(void)
     tcase_add_test(kfac, kfac_keeps_its_inverses_where_damping_is_too_small);
     tcase_add_test(kfac, a_layer_without_taps_is_named);
     tcase_add_test(items, items_have_state_of_their_own);
+    tcase_add_test(items, sizes_beyond_counting_are_refused);
     tcase_add_test(items, each_allocation_may_fail);
     tcase_add_test(kfac, samples_are_counted_by_layer);
     tcase_add_test(kfac, an_absent_bias_is_a_column_of_zeros);

@@ -142,9 +142,9 @@ END_TEST
 
 START_TEST(codecs_that_do_not_fit_are_refused)
 {
-    const char *const names[] = {"uneven", "mute", "nibble"}, *const parts[] = {"divisor of 512", "lacks decode",
-                                                                                "whole bytes"};
-    for (int i = 0; i < 3; i++) {
+    const char *const names[] = {"uneven", "mute", "nibble", "fat"};
+    const char *const parts[] = {"divisor of 512", "lacks decode", "whole bytes", "0 to 4096"};
+    for (int i = 0; i < 4; i++) {
         tn_registry *registry = test_registry("TENON_TEST_PLUGINS");
         tn_instance *c = NULL;
         tn_codec table;

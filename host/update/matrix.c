@@ -12,7 +12,8 @@
 #include "host/update/matrix_items.h"
 
 /* Batches end where their matrices and scratch would take more. */
-#define BATCH_BYTES ((int64_t)32 << 20)
+#define BATCH_BYTES   ((int64_t)32 << 20)
+#define WORKSPACE_MAX ((int64_t)1 << 40)
 
 static int32_t no_memory(const tn_items *s, tn_error *err)
 {
@@ -523,8 +524,18 @@ static int32_t choose_owners(tn_items *s, tn_error *err)
 
 static int64_t workspace_of(const tn_items *s, const tn_item *x)
 {
-    int64_t bytes = s->table.workspace ? s->table.workspace(s->options.hyper, x->rows, x->columns) : 0;
-    return bytes > 0 ? bytes : 0;
+    return s->table.workspace ? s->table.workspace(s->options.hyper, x->rows, x->columns) : 0;
+}
+
+static int32_t check_workspace(const tn_items *s, const tn_item *x, tn_error *err)
+{
+    int64_t bytes = workspace_of(s, x);
+    if (bytes >= 0 && bytes <= WORKSPACE_MAX)
+        return TN_OK;
+    return tn_error_set(err, TN_E_PLUGIN,
+                        "%s: asks for %" PRId64 " bytes of scratch for %" PRId64 " x %" PRId64
+                        ", needed 0 to 2^40; correct the plugin",
+                        s->options.path, bytes, x->rows, x->columns);
 }
 
 static int64_t bytes_of(const tn_items *s, const tn_item *x) { return x->rows * x->columns * (int64_t)s->real; }
@@ -544,6 +555,9 @@ static int32_t make_batches(tn_items *s, tn_error *err)
         return no_memory(s, err);
     for (size_t i = 0; i < s->count; i++) {
         const tn_item *x = &s->list[i];
+        int32_t status = check_workspace(s, x, err);
+        if (status)
+            return status;
         if (!batch || !fits(s, batch, x)) {
             batch = &s->batches[s->batch_count++];
             *batch = (tn_batch){.first = i, .owner = x->owner, .plan = &s->plan[x->plan]};
@@ -596,18 +610,27 @@ static void fill_ones(void *data, size_t real, int64_t n)
 
 /* ---- settling: state ---- */
 
+/* Bytes of a batch's slot; 1 where there can not be so many: the square of a side may be. */
+static int too_many_bytes(const tn_items *s, const tn_batch *batch, const char *shape, int64_t *ret)
+{
+    const tn_item *x = &s->list[batch->first];
+    int64_t across = shape[0] == 'l' ? x->rows : x->columns, down = shape[0] == 'r' ? x->columns : x->rows;
+    return __builtin_mul_overflow(down, across, ret) || __builtin_mul_overflow(*ret, (int64_t)batch->count, ret) ||
+           __builtin_mul_overflow(*ret, (int64_t)s->real, ret);
+}
+
 static int32_t make_state(tn_items *s, tn_batch *batch, tn_error *err)
 {
     for (int32_t j = 0; j < batch->plan->count; j++) {
         const tn_item_slot *slot = &batch->plan->slot[j];
-        int64_t n = (int64_t)batch->count * tn_item_extent(&s->list[batch->first], slot->shape);
+        int64_t bytes;
         if (batch->owner != s->rank && !slot->tapped)
             continue;
-        if (!(batch->slot[j] = tn_alloc_aligned((size_t)n * s->real)))
+        if (too_many_bytes(s, batch, slot->shape, &bytes) || !(batch->slot[j] = tn_alloc_aligned((size_t)bytes)))
             return no_memory(s, err);
         if (slot->ones)
-            fill_ones(batch->slot[j], s->real, n);
-        s->bytes += n * (int64_t)s->real;
+            fill_ones(batch->slot[j], s->real, bytes / (int64_t)s->real);
+        s->bytes += bytes;
     }
     return TN_OK;
 }
@@ -654,10 +677,10 @@ int32_t tn_items_settle(tn_items *s, tn_error *err)
         status = choose_owners(s, err);
     if (!status)
         status = make_batches(s, err);
-    if (!status)
-        status = make_buffers(s, err);
     for (size_t b = 0; b < s->batch_count && !status; b++)
         status = make_state(s, &s->batches[b], err);
+    if (!status)
+        status = make_buffers(s, err);
     return status ? status : list_slots(s, err);
 }
 

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#define GRANULE 512 /* what a codec's block divides: blocks of elements begin on it */
+#define EXTRA_MAX 4096 /* bytes */
+#define GRANULE   512  /* what a codec's block divides: blocks of elements begin on it */
 
 /* Bytes before element n of a payload; n a multiple of the granule, or the end. */
 static int64_t payload(int32_t bits, int64_t n) { return n / 8 * bits + (n % 8 * bits + 7) / 8; }
@@ -107,10 +108,11 @@ int32_t tn_codec_open(tn_registry *registry, const tn_instance *instance, tn_cod
     if (!table->decode || !table->encode)
         return tn_error_set(err, TN_E_PLUGIN, "%s: codec '%s' lacks decode or encode, needed both; correct the plugin",
                             instance->path, instance->entry->name);
-    if (table->block < 1 || GRANULE % table->block || table->bits < 1 || table->bits > 64 || table->extra_bytes < 0)
+    if (table->block < 1 || GRANULE % table->block || table->bits < 1 || table->bits > 64 || table->extra_bytes < 0 ||
+        table->extra_bytes > EXTRA_MAX)
         return tn_error_set(err, TN_E_PLUGIN,
                             "%s: codec '%s' has blocks of %d elements of %d bits and %d bytes, needed a divisor of "
-                            "512, 1 to 64 and at least 0; correct the plugin",
+                            "512, 1 to 64 and 0 to 4096; correct the plugin",
                             instance->path, instance->entry->name, table->block, table->bits, table->extra_bytes);
     if ((int64_t)table->block * table->bits % 8)
         return tn_error_set(err, TN_E_PLUGIN,

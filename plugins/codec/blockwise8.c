@@ -103,10 +103,10 @@ TN_INLINE uint32_t signed_code(tn_real x)
     return x > NEAREST_ONE(6) ? 0x80 : code;
 }
 
-/* x of the real itself: y = x / scale may have become 0 where x is not. */
+/* x of the real itself: y = x / scale may have become 0 where x is not. Below 0 nothing bounds it. */
 TN_INLINE uint32_t unsigned_code(tn_real x, tn_real y)
 {
-    int32_t code = tree_code(y, 1);
+    int32_t code = tree_code(y > 0 ? y : 0, 1);
     code = x > 0 ? code > 2 ? code : 2 : 0;
     return y > NEAREST_ONE(7) ? 1 : (uint32_t)code;
 }
