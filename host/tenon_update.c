@@ -17,6 +17,9 @@
 #include "host/handle.h"
 #include "host/update/operand.h"
 
+#define ELEMENTS_MAX ((int64_t)1 << 40) /* of a tensor */
+#define CLOCK_MAX    ((int64_t)1 << 53) /* counts are exact in f64 up to here */
+
 /* What is not contiguous goes through memory of our own. */
 typedef struct tensor {
     char *name, *layer;
@@ -108,6 +111,11 @@ static int32_t check_strides(const tensor *t, const tn_parameter *parameter, con
     return TN_OK;
 }
 
+static const char *end_of(const tenon_update *u, const span *s)
+{
+    return s->data + (size_t)u->parameters.list[s->tensor].n * u->p_size;
+}
+
 static int by_address(const void *a, const void *b)
 {
     const span *x = a, *y = b;
@@ -119,19 +127,22 @@ static int by_address(const void *a, const void *b)
 static int32_t check_shared(const tenon_update *u, void *const *p, tn_error *err)
 {
     size_t n = 0;
+    const span *last = NULL; /* of those without strides the one that ends last */
     for (size_t i = 0; i < u->count; i++)
         if (u->parameters.list[i].n > 0)
             u->spans[n++] = (span){p ? p[i] : u->tensors[i].data, i};
     qsort(u->spans, n, sizeof *u->spans, by_address);
-    for (size_t i = 1; i < n; i++) {
-        const span *a = &u->spans[i - 1], *b = a + 1;
-        const tensor *x = &u->tensors[a->tensor], *y = &u->tensors[b->tensor];
-        size_t bytes = (size_t)u->parameters.list[a->tensor].n * u->p_size;
-        if (a->data == b->data || (!x->strides && !y->strides && a->data + bytes > b->data))
+    for (size_t i = 0; i < n; i++) {
+        const span *s = &u->spans[i], *other = i > 0 && s[-1].data == s->data ? s - 1 : NULL;
+        int strided = u->tensors[s->tensor].strides != NULL;
+        if (!other && !strided && last && end_of(u, last) > s->data)
+            other = last;
+        if (other)
             return tn_error_set(err, TN_E_INVALID,
                                 "tensors '%s' and '%s' share memory, which would be updated twice; list a tied tensor "
                                 "once",
-                                x->name, y->name);
+                                u->tensors[other->tensor].name, u->tensors[s->tensor].name);
+        last = !strided && (!last || end_of(u, s) > end_of(u, last)) ? s : last;
     }
     return TN_OK;
 }
@@ -140,18 +151,22 @@ static int32_t check_shared(const tenon_update *u, void *const *p, tn_error *err
 
 static int32_t take_shape(tensor *t, tn_parameter *parameter, const tenon_tensor *from, tn_error *err)
 {
-    if (from->ndim < 0 || from->ndim > TN_MAX_DIMS)
-        return tn_error_set(err, TN_E_INVALID, "tensor '%s' has %d axes, needed 0 to %d", t->name, from->ndim,
-                            TN_MAX_DIMS);
+    int64_t elements = 1; /* of the extents that are not 0: strides and rows are products of them */
+    if (from->ndim < 0 || from->ndim > TN_MAX_DIMS || (from->ndim && !from->shape))
+        return tn_error_set(err, TN_E_INVALID, "tensor '%s' has %d axes%s, needed 0 to %d and a shape", t->name,
+                            from->ndim, from->shape ? "" : " without a shape", TN_MAX_DIMS);
     parameter->ndim = from->ndim;
     parameter->n = 1;
     for (int32_t j = 0; j < from->ndim; j++) {
-        parameter->shape[j] = from->shape[j];
-        if (from->shape[j] < 0 || __builtin_mul_overflow(parameter->n, from->shape[j], &parameter->n))
+        int64_t extent = from->shape[j] > 0 ? from->shape[j] : 1;
+        if (from->shape[j] < 0 || extent > ELEMENTS_MAX / elements)
             return tn_error_set(err, TN_E_INVALID,
                                 "tensor '%s': the extent of axis %d is %" PRId64
-                                ", needed one of at least 0 and at most 2^63 elements",
+                                ", needed one of at least 0 and at most 2^40 elements in all",
                                 t->name, j, from->shape[j]);
+        elements *= extent;
+        parameter->shape[j] = from->shape[j];
+        parameter->n *= from->shape[j];
     }
     return TN_OK;
 }
@@ -634,8 +649,8 @@ void tenon_update_clocks(const tenon_update *u, int64_t *ret)
 int32_t tenon_update_set_clocks(tenon_update *u, const int64_t *clocks, tn_error *err)
 {
     for (size_t i = 0; i < u->count + 2; i++)
-        if (clocks[i] < 0)
-            return tn_error_set(err, TN_E_INVALID, "clock %zu is %" PRId64 ", needed at least 0", i, clocks[i]);
+        if (clocks[i] < 0 || clocks[i] > CLOCK_MAX)
+            return tn_error_set(err, TN_E_INVALID, "clock %zu is %" PRId64 ", needed 0 to 2^53", i, clocks[i]);
     memcpy(tn_chain_clocks(u->chain), clocks, u->count * sizeof *clocks);
     *tn_chain_update(u->chain) = clocks[u->count];
     u->attempts = clocks[u->count + 1];

@@ -391,6 +391,8 @@ def what_is_there_twice_is_refused():
     same(a, np.full(10, -0.1, np.float32))
     same(b, a)
     Update("sgd", [a[:5], a[5:]], ["x", "y"])
+    # a column lies between two that overlap
+    refused(INVALID, "'x'", "'z'", "share", do=lambda: Update("sgd", [a[:8], a[2:6:2], a[7:]], ["x", "y", "z"]))
 
 
 # ---- steps ----
@@ -522,9 +524,24 @@ def what_is_wrong_is_said():
     refused(UNSUPPORTED, "layer.1.weight", "dtype", do=lambda: Update("adamw", [a, a.astype(np.float64)]))
     refused(UNSUPPORTED, "gradient", do=lambda: Update("adamw", [a], gradients=np.zeros(1, np.float64)))
     refused(INVALID, "threads", do=lambda: Update("adamw", [a], threads=-1))
+    refused(INVALID, "2^40 elements", do=lambda: Update("adamw", [np.broadcast_to(a[:1], (2**41,))]))
+    none = np.zeros((0, 1, 1), np.float32)
+    refused(INVALID, "axis 2", do=lambda: Update("adamw", [Shaped(none, (0, 2**40, 2**40))]))
+    update = Update("adamw", [a])
+    for clocks in (numbers([-1, 0, 0]), numbers([2**62, 0, 0])):
+        refused(INVALID, "clock 0", do=lambda: update.check(
+            lib.tenon_update_set_clocks(update.update, clocks, ctypes.byref(update.error))))
     missing = Update("adamw", [a])
     missing.arrays = [np.zeros(0, np.float32)]
     refused(INVALID, "'layer.0.weight'", "data", do=lambda: missing.check(step_without_data(missing, g)))
+
+
+class Shaped:
+    """An array that says it has another shape."""
+
+    def __init__(self, array, shape):
+        self.ctypes, self.dtype, self.itemsize, self.strides = array.ctypes, array.dtype, 4, (4,) * len(shape)
+        self.shape, self.ndim = shape, len(shape)
 
 
 def step_without_data(update, g):

@@ -254,6 +254,22 @@ START_TEST(strided_tensors_are_written_in_logical_order)
 }
 END_TEST
 
+/* Whose strides would be products beyond 63 bits. */
+START_TEST(nothing_of_any_shape_is_written)
+{
+    const int64_t huge = (int64_t)1 << 40;
+    int64_t shape[] = {0, huge, huge, huge}, strides[] = {1, 1, 1, 1};
+    tn_tensor tensor = tensor_of(NULL, TN_FLOAT, 32, 4, shape);
+    tn_safetensors *file;
+    tensor.strides = strides;
+    ck_ok(tn_safetensors_write(in_test("t"), &(tn_safetensors_entry){"t", &tensor}, 1, NULL, 0, &err), err);
+    ck_ok(tn_safetensors_open(in_test("t"), &file, &err), err);
+    ck_assert_int_eq(tn_safetensors_at(file, 0)->bytes, 0);
+    ck_assert_int_eq(tn_safetensors_at(file, 0)->shape[3], huge);
+    tn_safetensors_close(file);
+}
+END_TEST
+
 START_TEST(long_strided_tensors_cross_the_buffer)
 {
     enum { ROWS = 113, COLUMNS = 97 };
@@ -359,6 +375,7 @@ int main(void)
     tcase_add_test(tests, damage_is_no_crash);
     tcase_add_test(tests, tensors_come_back_as_they_went);
     tcase_add_test(tests, strided_tensors_are_written_in_logical_order);
+    tcase_add_test(tests, nothing_of_any_shape_is_written);
     tcase_add_test(tests, long_strided_tensors_cross_the_buffer);
     tcase_add_test(tests, what_can_not_be_written_is_refused);
     tcase_add_test(tests, a_failed_write_keeps_the_old_file);

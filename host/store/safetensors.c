@@ -173,7 +173,7 @@ static int32_t write_data(tn_newfile *file, const placed *list, size_t count, tn
     for (size_t i = 0; i < count && status == TN_OK; i++) {
         const tn_tensor *tensor = list[i].entry->tensor;
         const char *data = list[i].bytes ? (const char *)tensor->data + tensor->byte_offset : NULL;
-        if (is_row_major(tensor) || list[i].bytes == 0)
+        if (list[i].bytes == 0 || is_row_major(tensor))
             status = tn_newfile_write(file, data, (size_t)list[i].bytes, err);
         else
             status = write_strided(file, tensor, data, list[i].bytes / (tensor->dtype.bits / 8), err);
@@ -465,7 +465,7 @@ int32_t tn_safetensors_read(const tn_safetensors *file, const tn_safetensors_inf
 {
     if (at < 0 || count < 0 || at > info->bytes || count > info->bytes - at)
         return tn_error_set(err, TN_E_INVALID,
-                            "%s: tensor '%s': asked for bytes %" PRId64 " to %" PRId64 " of %" PRId64, file->path,
-                            info->name, at, at + count, info->bytes);
+                            "%s: tensor '%s': asked for %" PRId64 " bytes from byte %" PRId64 " on of %" PRId64,
+                            file->path, info->name, count, at, info->bytes);
     return read_at(file, info->begin + at, count, to, err);
 }
