@@ -115,7 +115,7 @@ static void adafactor_fold_squares(const tn_fold *fold)
     k->step = k->lr * (h->scale_parameter && n > 0 ? fmax(h->eps2, sqrt(fold->sums[0] / n)) : 1);
     if (!tn_is_matrix(fold->parameter))
         return;
-    int64_t rows = fold->parameter->shape[0], columns = tn_columns(fold->parameter);
+    int64_t rows = fold->parameter->shape[0], columns = tn_view_columns(fold->parameter);
     const tn_real *row = (const tn_real *)fold->slot[0];
     adafactor_means(k, h->eps1, fold->rows, (double)columns, rows, (tn_real *)fold->slot[0]);
     adafactor_means(k, h->eps1, fold->columns, (double)rows, columns, (tn_real *)fold->slot[1]);

@@ -33,7 +33,7 @@ static void centralize_partial(const tn_piece *piece, const tn_partial *out)
 
 static void centralize_fold(const tn_fold *fold)
 {
-    int64_t columns = tn_columns(fold->parameter);
+    int64_t columns = tn_view_columns(fold->parameter);
     if (!tn_is_matrix(fold->parameter) || columns == 0)
         return;
     for (int64_t i = 0; i < fold->parameter->shape[0]; i++)

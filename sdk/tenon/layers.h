@@ -249,7 +249,7 @@ static inline TN_UNUSED void tn_tangent_apply(tn_tangent_loop *loop, const void 
     TN_ELEMENT_CALLS_(name, #name, kept)                                                                               \
     TN_ELEMENT_RECORD_(name, name, kind, HYPER, kept, summary, facts, NULL)
 
-/* The type and its functions have another name than the component, which is one of libm. */
+/* With tangents; the type and its functions have another name than the component, which is one of libm. */
 #define TN_ELEMENT_LAYER_AS(type, name, kind, HYPER, kept, summary, facts)                                             \
     TN_ELEMENT_CALLS_(type, #name, kept)                                                                               \
     TN_ELEMENT_TANGENTS_(type, kept)                                                                                   \

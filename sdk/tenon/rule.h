@@ -68,10 +68,10 @@ static inline TN_UNUSED int64_t tn_elements(const tn_parameter *parameter)
     return n;
 }
 
-/* 1 if the parameter has a matrix view: shape[0] rows of tn_columns. */
+/* 1 if the parameter has a matrix view: shape[0] rows of tn_view_columns. */
 static inline TN_UNUSED int tn_is_matrix(const tn_parameter *parameter) { return parameter->ndim >= 2; }
 
-static inline TN_UNUSED int64_t tn_columns(const tn_parameter *parameter)
+static inline TN_UNUSED int64_t tn_view_columns(const tn_parameter *parameter)
 {
     int64_t n = 1;
     for (int32_t i = 1; i < parameter->ndim; i++)
@@ -95,7 +95,7 @@ typedef struct tn_row_run {
 
 static inline TN_UNUSED tn_row_run tn_rows_of(const tn_piece *piece)
 {
-    tn_row_run run = {0, 0, 0, 0, piece->lo, tn_piece_elements(piece), tn_columns(piece->parameter)};
+    tn_row_run run = {0, 0, 0, 0, piece->lo, tn_piece_elements(piece), tn_view_columns(piece->parameter)};
     return run;
 }
 

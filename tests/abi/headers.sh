@@ -1,6 +1,6 @@
 #!/bin/sh
 # Each header of the contract and of the SDK compiles alone, pedantic, as C11 and C++17 with gcc and clang where there,
-# and under nvcc where there; no header of the contract is over 150 lines.
+# and under nvcc where there, and with all others; no header of the contract is over 150 lines.
 set -eu
 cd "$(dirname "$0")/../.."
 out=$(mktemp -d)
@@ -18,6 +18,13 @@ for header in abi/tenon/*.h sdk/tenon/*.h; do
     [ -z "$nvcc" ] || "$nvcc" -std=c++17 -Iabi -Isdk -c "$out/t.cu" -o "$out/t.o"
     case $header in abi/*) [ "$(wc -l <"$header")" -le 150 ] || { echo "$header: over 150 lines" >&2; exit 1; } ;; esac
 done
+# All of them together: a plugin may hold components of any kinds.
+for header in abi/tenon/*.h sdk/tenon/*.h; do printf '#include <tenon/%s>\n' "$(basename "$header")"; done | tee "$out/t.cpp" >"$out/t.c"
+for compiler in gcc clang; do
+    command -v $compiler >/dev/null || continue
+    $compiler -std=c11 $flags "$out/t.c"
+done
+command -v g++ >/dev/null && g++ -std=c++17 $flags "$out/t.cpp"
 # A rule compiles unchanged as C++ and for CUDA.
 g++ -std=c++17 -Wall -Wextra -Werror -fPIC -shared -Iabi -Isdk -x c++ plugins/optimizer/adamw.c -o "$out/cpp.so"
 [ -z "$nvcc" ] || "$nvcc" -x cu -std=c++17 -Xcompiler -fPIC -shared -fmad=false -Iabi -Isdk plugins/optimizer/adamw.c -o "$out/cuda.so"

@@ -54,7 +54,7 @@ static int32_t lines_plan(const tn_parameter *parameter, const void *hyper, cons
 /* Rows: sum, then sum of squares. What a piece leaves is set, not added, where it can be. */
 static void lines_partial(const tn_piece *piece, const tn_partial *out)
 {
-    int64_t columns = tn_is_matrix(piece->parameter) ? tn_columns(piece->parameter) : 1;
+    int64_t columns = tn_is_matrix(piece->parameter) ? tn_view_columns(piece->parameter) : 1;
     if (piece->round == 0)
         out->scalars[0] = (double)piece->n;
     for (int64_t i = 0; i < piece->n; i++) {
@@ -83,12 +83,12 @@ static void lines_fold(const tn_fold *fold)
     count[1] += 1;
     for (int64_t i = 0; matrix && i < fold->parameter->shape[0]; i++)
         ((tn_real *)fold->slot[0])[i] = (tn_real)(fold->rows[2 * i] + fold->rows[2 * i + 1]);
-    for (int64_t i = 0; matrix && i < tn_columns(fold->parameter); i++)
+    for (int64_t i = 0; matrix && i < tn_view_columns(fold->parameter); i++)
         ((tn_real *)fold->slot[1])[i] += (tn_real)fold->columns[i];
 }
 static void lines_update(const tn_piece *piece)
 {
-    int64_t columns = tn_is_matrix(piece->parameter) ? tn_columns(piece->parameter) : 1;
+    int64_t columns = tn_is_matrix(piece->parameter) ? tn_view_columns(piece->parameter) : 1;
     for (int64_t i = 0; i < piece->n && piece->lo + i < tn_elements(piece->parameter); i++)
         ((tn_real *)piece->d)[i] = tn_is_matrix(piece->parameter)
                                        ? ((const tn_real *)piece->slot[0])[(piece->lo + i) / columns]
