@@ -67,7 +67,7 @@ static int64_t build(model *m, int32_t ndim, int64_t classes)
 {
     static const int64_t shape[] = {128, 784, 1, 1};
     const tn_builder builder = {sizeof builder, 0, &m->n, note_layer, note_child, NULL};
-    const tn_model_input input = {sizeof input, ndim, shape, classes};
+    const tn_model_input input = {sizeof input, ndim, shape, classes, 0, 0, NULL};
     return m->table.build(m->n.model->hyper, &input, &builder, &m->err);
 }
 
@@ -108,6 +108,26 @@ START_TEST(few_parts)
 }
 END_TEST
 
+/* A head of one output a number of the target, from hosts that tell its shape. */
+START_TEST(real_targets)
+{
+    static const int64_t shape[] = {128, 784}, target[] = {5, 2};
+    model m;
+    tn_instance *mlp = model_open(&m, "[]");
+    const tn_builder builder = {sizeof builder, 0, &m.n, note_layer, note_child, NULL};
+    tn_model_input input = {sizeof input, 2, shape, 0, 1, 0, target};
+    ck_assert_int_eq(m.table.build(mlp->hyper, &input, &builder, &m.err), 1);
+    ck_assert_str_eq(m.n.text, "layer/linear head out=5 head=true <- 0\n");
+    input.target_ndim = 2;
+    ck_assert_int_eq(m.table.build(mlp->hyper, &input, &builder, &m.err), -TN_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(m.err.msg, "targets of 2 axes"));
+    input.target_ndim = 1;
+    input.struct_size = 24; /* an older host */
+    ck_assert_int_eq(m.table.build(mlp->hyper, &input, &builder, &m.err), -TN_E_INVALID);
+    tn_instance_free(mlp);
+}
+END_TEST
+
 START_TEST(refusals)
 {
     model m;
@@ -143,6 +163,7 @@ int main(void)
     TCase *tcase = tcase_create("mlp");
     tcase_add_test(tcase, all_parts);
     tcase_add_test(tcase, few_parts);
+    tcase_add_test(tcase, real_targets);
     tcase_add_test(tcase, refusals);
     tcase_add_test(tcase, the_builder_fails);
     suite_add_tcase(suite, tcase);

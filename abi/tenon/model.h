@@ -46,9 +46,14 @@ typedef struct tn_model_input {
     uint32_t struct_size;
     int32_t ndim;
     const int64_t *shape; /* with the maximum batch first */
-    int64_t classes;      /* 0: targets are not classes */
+    int64_t classes;      /* 0: targets are real, of target_shape */
+    int32_t target_ndim;  /* of one sample's target, without the batch */
+    int32_t reserved;
+    const int64_t *target_shape; /* NULL where target_ndim is 0 */
 } tn_model_input;
-TN_SIZE(tn_model_input, 24);
+TN_AT(tn_model_input, classes, 16);
+TN_AT(tn_model_input, target_shape, 32);
+TN_SIZE(tn_model_input, 40);
 
 typedef struct tn_model {
     uint32_t struct_size;

@@ -455,7 +455,9 @@ static int32_t run_model(tn_graph *graph, const tn_model *model, const int64_t *
     const char *name = graph->options.model->info->name;
     tn_error local = {0};
     tn_builder builder = {sizeof builder, 0, graph, build_layer, build_child, build_shape};
-    tn_model_input input = {sizeof input, graph->options.ndim + 1, shape, graph->options.classes};
+    const tn_graph_options *o = &graph->options;
+    tn_model_input input = {
+        sizeof input, o->ndim + 1, shape, o->classes, o->target_ndim, 0, o->target_ndim ? o->target_shape : NULL};
     graph->build_error = err ? err : &local;
     tn_error_clear(graph->build_error);
     int64_t output = model->build(graph->options.model->hyper, &input, &builder, graph->build_error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A multi-layer perceptron: for each width linear -> normalizer -> activation -> regularizer, then a linear head with
- * one output a class.
+ * one output a class, or a number of a real target.
  */
 #include <tenon/model.h>
 #include <tenon/sdk.h>
@@ -12,6 +12,13 @@
     X(component, activation, relu, "activation", "after the normalizer")                                               \
     X(component, regularizer, none, "regularizer", "after the activation")
 TN_DECLARE(mlp, HYPER)
+
+/* Outputs of the head; 0 where the targets do not say. */
+static int64_t mlp_outputs(const tn_model_input *input)
+{
+    int grown = input->struct_size >= sizeof *input; /* older hosts know classes only */
+    return input->classes > 0 ? input->classes : grown && input->target_ndim == 1 ? input->target_shape[0] : 0;
+}
 
 static int32_t mlp_check(const tn_model_input *input, tn_error *err)
 {
@@ -25,9 +32,12 @@ static int32_t mlp_check(const tn_model_input *input, tn_error *err)
                        "model mlp: the input has shape [%s], needed [batch, features]; "
                        "let the data set flatten its samples (e.g. `data: {flatten: true}`)",
                        shape);
-    if (input->classes < 1)
-        return tn_fail(err, TN_E_INVALID, "model mlp: the data set has %lld classes, needed at least 1 for the head",
-                       (long long)input->classes);
+    if (mlp_outputs(input) < 1)
+        return tn_fail(
+            err, TN_E_INVALID,
+            "model mlp: the data set has %lld classes and targets of %d axes, needed at least 1 class, or real "
+            "targets of one axis",
+            (long long)input->classes, input->struct_size >= sizeof *input ? (int)input->target_ndim : 0);
     return TN_OK;
 }
 
@@ -64,7 +74,7 @@ static int64_t mlp_build(const void *hyper, const tn_model_input *input, const t
         node = mlp_child(builder, h->activation, i, "activation", node);
         node = mlp_child(builder, h->regularizer, i, "regularizer", node);
     }
-    return node < 0 ? node : mlp_linear(builder, "head", input->classes, 1, node);
+    return node < 0 ? node : mlp_linear(builder, "head", mlp_outputs(input), 1, node);
 }
 
 static const tn_model mlp_table = {sizeof(tn_model), 0, mlp_build};
