@@ -658,8 +658,9 @@ static int32_t csv_skip_header(const csv *h, csv_reader *r, const csv_layout *l)
     for (int64_t column = 0; more && r->status == TN_OK; column++) {
         more = csv_field(r);
         if (column >= l->columns || (!more && column + 1 < l->columns))
-            return csv_refuse(r, "the header has %s %lld columns, needed %lld as in %s", more ? "more than" : "only",
-                              (long long)(more ? column : column + 1), (long long)l->columns, h->train);
+            return csv_refuse(r, "the header has %s %lld columns, needed %lld as in %s",
+                              column >= l->columns ? "more than" : "only",
+                              (long long)(column >= l->columns ? column : column + 1), (long long)l->columns, h->train);
         if (!*h->names && r->bytes <= CSV_FIELD && strcmp(name, r->text) != 0)
             return csv_refuse(r, "column %lld is '%s', needed '%s' as in %s", (long long)column, csv_show(r->text).text,
                               csv_show(name).text, h->train);
@@ -1036,6 +1037,14 @@ static int32_t csv_store(csv_pass *p, const tn_data_split *described, csv_memory
     return TN_OK;
 }
 
+static int64_t csv_features_of(const tn_data_split *described)
+{
+    int64_t product = 1;
+    for (int32_t i = 0; i < described->ndim; i++)
+        product *= described->shape[i];
+    return product;
+}
+
 static int32_t csv_load_into(csv_pass *p, const tn_data_split *described, const csv_memory *train, csv_memory *m,
                              tn_error *err)
 {
@@ -1044,8 +1053,9 @@ static int32_t csv_load_into(csv_pass *p, const tn_data_split *described, const 
     m->labels = p->layout->labels;
     p->limit = train ? train->classes : -1;
     p->r.err = err;
-    if (csv_place(p->h, 0, m) > described->bytes ||
-        (train && (train->features != m->features || train->labels != m->labels)))
+    int same = csv_place(p->h, 0, m) <= described->bytes && csv_features_of(described) == m->features;
+    if (!same || (train && (train->features != m->features || train->labels != m->labels)) ||
+        (p->h->targets == CSV_REAL && described->target_shape[0] != m->labels))
         return csv_changed(p);
     int32_t status = csv_measure(p, train, m, err);
     return status == TN_OK ? csv_store(p, described, m, err) : status;
