@@ -164,6 +164,28 @@ TENON_API void tenon_update_state_at(const tenon_update *update, size_t index, t
 TENON_API void tenon_update_clocks(const tenon_update *update, int64_t *ret);
 TENON_API int32_t tenon_update_set_clocks(tenon_update *update, const int64_t *clocks, tn_error *err);
 
+/* ---- how fast it is ---- */
+
+#define TENON_COSTS 0x4u /* of `update`: what the chain's promises cost, instead */
+
+typedef struct tenon_bench_options {
+    uint32_t struct_size;
+    uint32_t flags;            /* TENON_JSON; of `update` TENON_ALL, every link that is found, and TENON_COSTS */
+    int64_t elements;          /* of the largest array; 0: as many as the bench takes by itself */
+    int32_t threads;           /* 0: one for each CPU of the process */
+    int32_t rounds;            /* of which medians are taken; 0: 21 */
+    const char *const *chains; /* of `update`: links as tenon_update_open takes them, or "clip-norm,adamw,ema" */
+    size_t chain_count;        /* 0: two usual ones */
+    const char *backend;       /* of matrix products; NULL: "openblas" */
+} tenon_bench_options;
+
+/* Measures this machine and the host on it, in turn, in one process: `what` is "memory", "update", "gemm" or "layer".
+ * A share is of what the machine gave for the same work in the same rounds. Takes seconds to minutes and, by itself, up
+ * to half of the memory that is free. `options` may be NULL. *ret is text to be freed with tenon_free. For matrix
+ * products OPENBLAS_NUM_THREADS must be 1, as for runs. */
+TENON_API int32_t tenon_bench(tenon *handle, const char *what, const tenon_bench_options *options, char **ret,
+                              tn_error *err);
+
 TENON_API void tenon_free(char *text);
 TENON_API const char *tenon_version(void);
 

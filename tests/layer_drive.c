@@ -353,17 +353,6 @@ void drive_forward(drive *d, uint32_t flags, int64_t extent, int in_place)
     drive_check_guards(d);
 }
 
-void drive_run(drive *d, uint32_t flags, int backward)
-{
-    execution e;
-    prepare(d, flags, 0, &e);
-    e.call.n = e.total;
-    e.call.dy = &e.dy;
-    e.call.dx = e.dx;
-    e.call.gradient = e.gradient;
-    (backward ? d->layer->backward : d->layer->forward)(&e.call);
-}
-
 /* ---- gradients ---- */
 
 static void add_partial(drive *d, const drive_tensor *partial, int accumulate)

@@ -68,9 +68,6 @@ void drive_along_free(drive_along *a);
 void drive_tangent_forward(drive *d, drive_along *a, uint32_t flags, int64_t extent, int zero_x);
 void drive_tangent_backward(drive *d, drive_along *a, uint32_t flags, int64_t extent, int zero_x);
 
-/* One call over everything without any care, for timing. */
-void drive_run(drive *d, uint32_t flags, int backward);
-
 /* Aborts the test if a byte outside a tensor changed since its creation. */
 void drive_check_guards(const drive *d);
 

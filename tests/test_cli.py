@@ -407,6 +407,32 @@ def resume_says_what_is_missing():
     assert "no checkpoint is there" in err, err
 
 
+# ---- bench ----
+
+
+@case
+def bench_measures_what_is_named():
+    sizes = ["--elements", "4096", "--rounds", "2", "--threads", "1"]
+    for what in ("memory", "update", "gemm", "layer"):
+        report = json.loads(tenon("bench", what, *sizes, "--json").stdout)
+        assert report["bench"] == what and report["results"], report
+        assert report["threads"] == 1 and report["rounds"] == 2, report
+    names = [row["name"] for row in json.loads(tenon("bench", "update", "lion", *sizes, "--json").stdout)["results"]]
+    assert set(names) == {"lion"}, names
+    costs = json.loads(tenon("bench", "update", "--costs", *sizes, "--json").stdout)["results"]
+    assert all("cost" in row for row in costs), costs
+    assert "GB/s" in tenon("bench", "memory", *sizes).stdout
+
+
+@case
+def bench_refuses_what_is_none():
+    assert "memory, update, gemm or layer" in tenon("bench", code=2).stderr
+    assert 'did you mean "layer"' in tenon("bench", "layers", code=2).stderr
+    assert "no whole number" in tenon("bench", "memory", "--elements", "1e6", code=2).stderr
+    assert "no whole number" in tenon("bench", "memory", "--threads", "0", code=2).stderr
+    assert "takes no such option" in tenon("list", "--rounds", "3", code=2).stderr
+
+
 def main():
     make_data(WORK)
     make_experiment()

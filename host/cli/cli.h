@@ -14,15 +14,17 @@
 
 /* Options that commands share; what is left of argv are the positional arguments. */
 typedef struct cli_options {
-    int json, all, quiet, resolve, help;
+    int json, all, quiet, resolve, help, costs;
     const char *runs;
-    const char **positional; /* NULL-terminated; owned by main */
+    long long elements, threads, rounds; /* 0: not given */
+    const char **positional;             /* NULL-terminated; owned by main */
     size_t count;
 } cli_options;
 
 typedef struct cli_command {
     const char *name, *arguments, *summary;
-    const char *options; /* letters of those it takes: j json, a all, q quiet, r runs, c cfg */
+    /* Letters of those it takes: j json, a all, q quiet, r runs, c cfg, e elements, t threads, n rounds, k costs. */
+    const char *options;
     int (*run)(tenon *handle, const cli_options *options);
 } cli_command;
 
@@ -30,6 +32,7 @@ int cli_list(tenon *handle, const cli_options *options);
 int cli_info(tenon *handle, const cli_options *options);
 int cli_run(tenon *handle, const cli_options *options);
 int cli_resume(tenon *handle, const cli_options *options);
+int cli_bench(tenon *handle, const cli_options *options);
 
 /* Prints "tenon: message" on stderr and returns the exit code for its status. */
 int cli_fail(const tn_error *err);

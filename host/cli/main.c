@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ static const cli_command commands[] = {
     {"info", "[KIND/]NAME", "explain one component: parameters, formula, state, file", "j", cli_info},
     {"run", "EXPERIMENT [key=value ...]", "train an experiment; overrides change it without editing", "jqrc", cli_run},
     {"resume", "RUN [key=value ...]", "go on with a run from the last checkpoint in its folder", "jq", cli_resume},
+    {"bench", "memory|update|gemm|layer [LINKS ...]", "measure this machine and the host on it", "jaketn", cli_bench},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 
@@ -29,6 +31,10 @@ static const struct {
     {"quiet", 'q', 0, "--quiet         no plan and no progress on stderr"},
     {"runs", 'r', 1, "--runs FOLDER   where run folders are made (default: runs)"},
     {"cfg", 'c', 0, "--cfg           print the experiment with every default filled in, and stop"},
+    {"costs", 'k', 0, "--costs         of bench update: what the chain's promises cost, instead"},
+    {"elements", 'e', 1, "--elements N    of the largest array (default: 64 Mi, fewer where memory is short)"},
+    {"threads", 't', 1, "--threads N     (default: one a CPU)"},
+    {"rounds", 'n', 1, "--rounds N      of which medians are taken (default: 21)"},
     {"help", 'h', 0, "--help          this text"},
 };
 #define OPTION_COUNT (sizeof option_table / sizeof *option_table)
@@ -62,15 +68,37 @@ static const cli_command *find_command(const char *name)
     return NULL;
 }
 
-static void take_option(cli_options *options, char letter, const char *value)
+/* A whole number above 0; -1 after a complaint. */
+static long long number_of(const char *value)
 {
+    char *end;
+    errno = 0;
+    long long n = strtoll(value, &end, 10);
+    if (n > 0 && !errno && !*end && n <= INT_MAX * 1000LL)
+        return n;
+    fprintf(stderr, "tenon: \"%s\" is no whole number above 0\n", value);
+    return -1;
+}
+
+/* -1 after a complaint. */
+static int take_option(cli_options *options, char letter, const char *value)
+{
+    long long n = strchr("etn", letter) ? number_of(value) : 0;
     options->json |= letter == 'j';
     options->all |= letter == 'a';
     options->quiet |= letter == 'q';
     options->resolve |= letter == 'c';
     options->help |= letter == 'h';
+    options->costs |= letter == 'k';
     if (letter == 'r')
         options->runs = value;
+    else if (letter == 'e')
+        options->elements = n;
+    else if (letter == 't')
+        options->threads = n;
+    else if (letter == 'n')
+        options->rounds = n;
+    return n < 0 ? -1 : 0;
 }
 
 /* argv[0] is the command's name. Fills options and the positional arguments; -1 after a complaint. */
@@ -86,7 +114,8 @@ static int parse(const cli_command *command, int argc, char **argv, cli_options 
             fprintf(stderr, "tenon: `%s` takes no such option; see `tenon %s --help`\n", command->name, command->name);
             return -1;
         }
-        take_option(options, (char)c, optarg);
+        if (take_option(options, (char)c, optarg) != 0)
+            return -1;
     }
     for (int i = optind; i < argc; i++)
         options->positional[options->count++] = argv[i];
