@@ -133,6 +133,9 @@ START_TEST(damaged_headers)
     CASE(image->dynamic.p_type = PT_NULL, "ELF_CORRUPT", "0 dynamic");
     CASE(image->note.p_type = PT_DYNAMIC, "ELF_CORRUPT", "2 dynamic");
     CASE(image->dynamic.p_filesz = 8, "ELF_CORRUPT", "no end mark");
+    CASE(image->dynamic.p_vaddr ^= (uint64_t)1 << 40, "ELF_CORRUPT", "lies in no loadable segment");
+    CASE(image->dynamic.p_offset -= 8, "ELF_CORRUPT", "lies in no loadable segment");
+    CASE(image->load.p_filesz = 64, "ELF_CORRUPT", "lies in no loadable segment");
     CASE(image->end.d_tag = DT_DEBUG, "ELF_CORRUPT", "no end mark");
     CASE(image->end = ((Elf64_Dyn){DT_FLAGS_1, {DF_1_PIE}}), "WRONG_ARCH", "program");
 #undef CASE
@@ -698,12 +701,19 @@ START_TEST(flipped_bytes_break_nothing)
     size = size < 8192 ? size : 8192; /* headers and notes; the rest counts as cut off or not at all */
     Elf64_Ehdr *header = (void *)bytes;
     Elf64_Phdr *segments = (void *)(bytes + header->e_phoff);
-    for (unsigned i = 0; i < header->e_phnum; i++) {
-        if (segments[i].p_type == PT_DYNAMIC)
-            segments[i].p_offset = 0x1000, segments[i].p_filesz = 16;
-        else if (segments[i].p_type != PT_NOTE)
-            segments[i].p_filesz = 0;
+    Elf64_Phdr *dynamic = NULL, *around = NULL; /* the segment that holds bytes 0x1000 to 0x1010, where it goes */
+    for (Elf64_Phdr *s = segments; s < segments + header->e_phnum; s++) {
+        dynamic = s->p_type == PT_DYNAMIC ? s : dynamic;
+        if (s->p_type == PT_LOAD && s->p_offset <= 0x1000 && s->p_offset + s->p_filesz >= 0x1010)
+            around = s;
+        else if (s->p_type != PT_NOTE)
+            s->p_filesz = 0;
     }
+    ck_assert(dynamic && around);
+    around->p_filesz = 0x1010 - around->p_offset;
+    dynamic->p_offset = 0x1000;
+    dynamic->p_vaddr = around->p_vaddr + 0x1000 - around->p_offset;
+    dynamic->p_filesz = 16;
     memset(bytes + 0x1000, 0, 16);
     tn_error err;
     opened o;

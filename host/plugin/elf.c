@@ -273,12 +273,30 @@ static int32_t check_segments(const tn_elf *elf, tn_error *err)
     return TN_OK;
 }
 
+/* dlopen reads the dynamic segment in memory, without a look whether anything is there. */
+static int is_loaded(const tn_elf *elf, const Elf64_Phdr *dynamic)
+{
+    for (unsigned i = 0; i < elf->header.e_phnum; i++) {
+        const Elf64_Phdr *s = &elf->segments[i];
+        uint64_t at = dynamic->p_vaddr - s->p_vaddr;
+        if (s->p_type == PT_LOAD && dynamic->p_vaddr >= s->p_vaddr && at <= s->p_filesz &&
+            dynamic->p_filesz <= s->p_filesz - at && dynamic->p_offset - s->p_offset == at)
+            return 1;
+    }
+    return 0;
+}
+
 /* A position-independent program is a shared object but for one flag. */
 static int32_t check_dynamic(const tn_elf *elf, tn_error *err)
 {
     const Elf64_Phdr *s = elf->segments;
     while (s->p_type != PT_DYNAMIC)
         s++;
+    if (!is_loaded(elf, s))
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "ELF_CORRUPT: %s: the dynamic segment (%" PRIu64 " bytes at %" PRIu64 ", address 0x%" PRIx64
+                            ") lies in no loadable segment",
+                            elf->source->name, s->p_filesz, s->p_offset, s->p_vaddr);
     Elf64_Dyn entries[64];
     uint64_t at = s->p_offset, left = s->p_filesz / sizeof *entries;
     while (left > 0) {
