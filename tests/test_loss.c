@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Losses of the built plugins: what the contract promises of all with class targets, in loops over the registry; then
- * cross-entropy against golden/layers.json, the known faults by name and drawn targets.
+ * Losses of the built plugins: what the contract promises of all, in loops over the registry; then cross-entropy and
+ * mse against golden/layers.json, the known faults by name and drawn targets.
  */
 #include <jansson.h>
 #include <math.h>
@@ -27,6 +27,13 @@ typedef struct {
 
 static tn_dtype real_type(const subject *s) { return (tn_dtype){TN_FLOAT, (uint8_t)s->instance->info->real, 1}; }
 
+static const char *targets_of(const tn_instance *loss)
+{
+    const char *targets = json_string_value(json_object_get(loss->info->facts, "targets"));
+    return targets ? targets : "none";
+}
+
+/* Real targets have the shape of the prediction. */
 static void open_loss(subject *s, const char *name, uint32_t real, int64_t rows, int64_t classes)
 {
     int64_t shape[] = {rows, classes};
@@ -38,9 +45,12 @@ static void open_loss(subject *s, const char *name, uint32_t real, int64_t rows,
     ck_assert_int_le(s->sum_count, SUMS_MAX);
     drive_make(&s->x, real_type(s), 2, shape);
     drive_make(&s->dx, real_type(s), 2, shape);
-    drive_make(&s->target, (tn_dtype){TN_INT, 32, 1}, 1, shape);
+    int class = !strcmp(targets_of(s->instance), "class");
+    drive_make(&s->target, class ? (tn_dtype){TN_INT, 32, 1} : real_type(s), class ? 1 : 2, shape);
     drive_randomise(&s->x, 11, -4, 4);
-    for (int64_t i = 0; i < rows; i++)
+    if (!class)
+        drive_randomise(&s->target, 12, -2, 2);
+    for (int64_t i = 0; class && i < rows; i++)
         drive_set(&s->target, i, (double)(i * 7 % classes));
 }
 
@@ -86,9 +96,10 @@ static void evaluate(subject *s, int64_t extent, int with_gradient, double sums[
     }
 }
 
-/* ---- every loss with class targets ---- */
+/* ---- every loss ---- */
 
-static void each_loss(uint32_t real, void (*examine)(const char *name, uint32_t real))
+/* Those with targets of that kind. */
+static void each_loss(const char *targets, uint32_t real, void (*examine)(const char *name, uint32_t real))
 {
     int losses = 0;
     for (size_t i = 0; i < tn_registry_count(test_plugins()); i++) {
@@ -98,8 +109,7 @@ static void each_loss(uint32_t real, void (*examine)(const char *name, uint32_t 
             continue;
         tn_loss table = {.struct_size = sizeof table};
         tn_instance *instance = component_open("loss", entry->name, real, &table, sizeof table);
-        const char *targets = json_string_value(json_object_get(instance->info->facts, "targets"));
-        if (targets && !strcmp(targets, "class")) {
+        if (!strcmp(targets_of(instance), targets)) {
             examine(entry->name, real);
             losses++;
         }
@@ -143,7 +153,11 @@ static void examine_slopes(const char *name, uint32_t real)
     }
 }
 
-START_TEST(dx_is_the_slope_of_the_sum) { each_loss(64, examine_slopes); }
+START_TEST(dx_is_the_slope_of_the_sum)
+{
+    each_loss("class", 64, examine_slopes);
+    each_loss("real", 64, examine_slopes);
+}
 END_TEST
 
 static void examine_pieces(const char *name, uint32_t real)
@@ -171,8 +185,10 @@ static void examine_pieces(const char *name, uint32_t real)
 
 START_TEST(pieces_and_wishes_change_no_bit)
 {
-    each_loss(64, examine_pieces);
-    each_loss(32, examine_pieces);
+    for (uint32_t real = 32; real <= 64; real += 32) {
+        each_loss("class", real, examine_pieces);
+        each_loss("real", real, examine_pieces);
+    }
 }
 END_TEST
 
@@ -198,8 +214,8 @@ static void examine_ignored(const char *name, uint32_t real)
 
 START_TEST(los_01_ignored_targets)
 {
-    each_loss(64, examine_ignored);
-    each_loss(32, examine_ignored);
+    each_loss("class", 64, examine_ignored);
+    each_loss("class", 32, examine_ignored);
 }
 END_TEST
 
@@ -234,7 +250,42 @@ static void examine_shapes(const char *name, uint32_t real)
     }
 }
 
-START_TEST(los_04_shapes_are_not_broadcast) { each_loss(64, examine_shapes); }
+/* Of real targets: the pair of [n] and [n, 1] would be [n, n]. */
+static void examine_real_shapes(const char *name, uint32_t real)
+{
+    static const struct {
+        int32_t ndim[2];
+        int64_t x[3], target[3];
+        const char *x_text, *target_text;
+    } cases[] = {{{2, 1}, {3, 1}, {3}, "[3, 1]", "[3]"},
+                 {{2, 2}, {3, 4}, {3, 1}, "[3, 4]", "[3, 1]"},
+                 {{2, 2}, {1, 4}, {3, 4}, "[1, 4]", "[3, 4]"},
+                 {{2, 3}, {3, 4}, {3, 4, 1}, "[3, 4]", "[3, 4, 1]"},
+                 {{0, 0}, {1}, {1}, "[]", "[]"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        subject s;
+        tn_error err = {0};
+        open_loss(&s, name, real, 3, 4);
+        ck_assert_int_eq(s.loss.check(s.instance->hyper, &s.x.view, &s.target.view, &err), TN_OK);
+        tn_tensor x = s.x.view, target = s.target.view;
+        x.ndim = cases[k].ndim[0];
+        target.ndim = cases[k].ndim[1];
+        x.shape = (int64_t *)cases[k].x;
+        target.shape = (int64_t *)cases[k].target;
+        ck_assert_int_eq(s.loss.check(s.instance->hyper, &x, &target, &err), TN_E_INVALID);
+        ck_assert_msg(strstr(err.msg, cases[k].x_text) && strstr(err.msg, cases[k].target_text), "%s", err.msg);
+        target = s.target.view;
+        target.dtype = (tn_dtype){TN_INT, 32, 1};
+        ck_assert_int_eq(s.loss.check(s.instance->hyper, &s.x.view, &target, &err), TN_E_INVALID);
+        close_loss(&s);
+    }
+}
+
+START_TEST(los_04_shapes_are_not_broadcast)
+{
+    each_loss("class", 64, examine_shapes);
+    each_loss("real", 64, examine_real_shapes);
+}
 END_TEST
 
 /* ---- cross-entropy ---- */
@@ -442,10 +493,79 @@ START_TEST(drawn_targets_depend_on_attempt_and_row)
 }
 END_TEST
 
+/* ---- mse ---- */
+
+static void real_golden_case(json_t *one, uint32_t real)
+{
+    subject s;
+    double sums[SUMS_MAX], tolerance = real == 64 ? 1e-12 : 2e-6;
+    int64_t numbers = (int64_t)number(one, "numbers", -1), n = (int64_t)json_array_size(json_object_get(one, "target"));
+    const char *name = json_string_value(json_object_get(one, "name"));
+    open_loss(&s, "mse", real, n / numbers, numbers);
+    component_set(s.instance, "over", json_string_value(json_object_get(one, "over")));
+    s.seed = number(one, "seed", -1);
+    for (int64_t i = 0; i < n; i++) {
+        drive_set(&s.x, i, number(one, "x", i));
+        drive_set(&s.target, i, number(one, "target", i));
+    }
+    evaluate(&s, 0, 1, sums);
+    for (int64_t i = 0; i < 3; i++)
+        ck_assert_msg(fabs(sums[i] - number(one, "sums", i)) <= tolerance * fmax(1, number(one, "sums", i)),
+                      "%s: sum %lld is %.15g, needs %.15g", name, (long long)i, sums[i], number(one, "sums", i));
+    for (int64_t i = 0; i < n; i++)
+        ck_assert_msg(
+            fabs(drive_get(&s.dx, i) - number(one, "dx", i)) <= tolerance * fmax(1, fabs(number(one, "dx", i))),
+            "%s: dx[%lld] is %.15g, needs %.15g", name, (long long)i, drive_get(&s.dx, i), number(one, "dx", i));
+    close_loss(&s);
+}
+
+START_TEST(golden_values_of_mse)
+{
+    json_t *cases = test_golden("layers.json", "real_losses"), *one;
+    size_t i;
+    ck_assert_uint_eq(json_array_size(cases), 3);
+    json_array_foreach(cases, i, one) {
+        real_golden_case(one, 64);
+        real_golden_case(one, 32);
+    }
+    json_decref(cases);
+}
+END_TEST
+
+/* Normal around the prediction, of variance 1 / (2 c): then the curvature is that of -log p. */
+START_TEST(drawn_targets_of_mse_are_normal)
+{
+    enum { ROWS = 20000, NUMBERS = 3 };
+    static const double variance[] = {0.5, 0.5 * NUMBERS};
+    for (int over = 0; over < 2; over++) {
+        subject s;
+        drive_tensor drawn;
+        double mean = 0, squares = 0, fourth = 0;
+        open_loss(&s, "mse", 64, ROWS, NUMBERS);
+        component_set(s.instance, "over", over ? "mean" : "sum");
+        drive_make(&drawn, real_type(&s), 2, s.x.shape);
+        draw(&s, 7, ROWS - 7, &drawn);
+        draw(&s, 0, 7, &drawn);
+        for (int64_t i = 0; i < ROWS * NUMBERS; i++) {
+            double d = drive_get(&drawn, i) - drive_get(&s.x, i);
+            mean += d / (ROWS * NUMBERS);
+            squares += d * d / (ROWS * NUMBERS);
+            fourth += d * d * d * d / (ROWS * NUMBERS);
+        }
+        ck_assert_double_eq_tol(mean, 0, 4 * sqrt(variance[over] / (ROWS * NUMBERS)));
+        ck_assert_double_eq_tol(squares / variance[over], 1, 4 * sqrt(2.0 / (ROWS * NUMBERS)));
+        ck_assert_double_eq_tol(fourth / (squares * squares), 3, 0.2);
+        drive_check_guard(&drawn, "drawn targets");
+        drive_unmake(&drawn);
+        close_loss(&s);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("loss");
-    TCase *all = tcase_create("every loss"), *each = tcase_create("cross-entropy");
+    TCase *all = tcase_create("every loss"), *each = tcase_create("cross-entropy"), *mse = tcase_create("mse");
     tcase_set_timeout(all, 60);
     tcase_add_test(all, dx_is_the_slope_of_the_sum);
     tcase_add_test(all, pieces_and_wishes_change_no_bit);
@@ -463,5 +583,9 @@ int main(void)
     tcase_add_test(each, drawn_targets_depend_on_attempt_and_row);
     suite_add_tcase(suite, all);
     suite_add_tcase(suite, each);
+    tcase_set_timeout(mse, 60);
+    tcase_add_test(mse, golden_values_of_mse);
+    tcase_add_test(mse, drawn_targets_of_mse_are_normal);
+    suite_add_tcase(suite, mse);
     return test_main(suite);
 }

@@ -3,7 +3,8 @@
 """Writes layers.json: what layers and losses must give, from the formulas in f64, independent of the C code.
 
 A layer case: settings (text, as in an experiment), shape of x, x, dy, parameters, and what must come out: y, dx, the
-gradients, the buffers after a training call. A loss case: x, targets, seed, and the sums (loss, count, correct) and dx.
+gradients, the buffers after a training call. A loss case: x, targets, seed, and the sums (loss, count, correct) and dx;
+a real loss case has another third sum, the mean absolute error.
 With --torch, every case is also held against PyTorch in f64. Run: python3 layers.py > layers.json
 """
 import json
@@ -60,6 +61,12 @@ def cross_entropy(x, target, smoothing, seed):
     loss = -(q * log_p).sum(1)
     correct = (x.argmax(1) == target) & counted
     return [loss[counted].sum(), int(counted.sum()), int(correct.sum())], seed * (p - q) * counted[:, None]
+
+
+def mse(x, target, over, seed):
+    d, numbers = x - target, x.shape[1]
+    c = 1 / numbers if over == "mean" else 1
+    return [c * (d ** 2).sum(), len(x), np.abs(d).sum() / numbers], 2 * seed * c * d
 
 
 # ---- cases ----
@@ -132,6 +139,16 @@ def loss_cases():
                **values(x=x, target=target, sums=sums, dx=dx)}
 
 
+def real_loss_cases():
+    for name, rows, numbers, over, seed in (("one number", 9, 1, "sum", 1.0), ("sum", 5, 7, "sum", 0.125),
+                                            ("mean", 3, 70, "mean", 2.0)):
+        x, target = 3 * normal(rows, numbers), normal(rows, numbers)
+        target[1] = x[1]
+        sums, dx = mse(x, target, over, seed)
+        yield {"name": name, "over": over, "seed": seed, "numbers": numbers,
+               **values(x=x, target=target, sums=sums, dx=dx)}
+
+
 # ---- against PyTorch ----
 
 def close(name, mine, theirs):
@@ -184,26 +201,40 @@ def check_loss(torch, case):
     close(case["name"], case["dx"], x.grad)
 
 
+def check_real_loss(torch, case):
+    x = torch.tensor(case["x"], dtype=torch.float64).reshape(-1, case["numbers"]).requires_grad_()
+    target = torch.tensor(case["target"], dtype=torch.float64).reshape(x.shape)
+    loss = torch.nn.functional.mse_loss(x, target, reduction="sum")
+    loss = loss / case["numbers"] if case["over"] == "mean" else loss
+    (loss * case["seed"]).backward()
+    close(case["name"], case["sums"][0], loss)
+    close(case["name"], case["sums"][2] * case["numbers"], torch.nn.functional.l1_loss(x, target, reduction="sum"))
+    close(case["name"], case["dx"], x.grad)
+
+
 def check(cases):
     import torch
     for case in cases["layers"]:
         check_layer(torch, case)
     for case in cases["losses"]:
         check_loss(torch, case)
-    print(f"{len(cases['layers'])} layers and {len(cases['losses'])} losses agree with PyTorch {torch.__version__}",
+    for case in cases["real_losses"]:
+        check_real_loss(torch, case)
+    print(f"{len(cases['layers'])} layers and {len(cases['losses']) + len(cases['real_losses'])} losses agree with PyTorch {torch.__version__}",
           file=sys.stderr)
 
 
 def main():
     makers = (layernorm_cases, batchnorm_cases, activation_cases, linear_cases)
-    cases = {"layers": [case for maker in makers for case in maker()], "losses": list(loss_cases())}
+    cases = {"layers": [case for maker in makers for case in maker()], "losses": list(loss_cases()),
+             "real_losses": list(real_loss_cases())}
     if "--torch" in sys.argv[1:]:
         check(cases)
     print("{")
     for key in cases:
         print(json.dumps(key) + ": [")
         print(",\n".join(json.dumps(case) for case in cases[key]))
-        print("]" + ("," if key == "layers" else ""))
+        print("]" + ("," if key != "real_losses" else ""))
     print("}")
 
 
