@@ -112,6 +112,8 @@ static const struct {
      "duplicate"},
     {"{\"__metadata__\":{\"a\":1},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "no text"},
     {"{\"__metadata__\":\"x\",\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "__metadata__"},
+    {"{\"a\\n\\u001b[2J\":[]}", "'a??[2J'"},
+    {"{\"a\":\n\n!}", "header"},
     {"{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "header"},
 };
 
@@ -124,6 +126,7 @@ START_TEST(files_made_to_mislead_are_refused)
         int32_t status = tn_safetensors_open(path, &file, &err);
         ck_assert_msg(status == TN_E_DATA, "%s: %s", wrong[i].header, status ? err.msg : "accepted");
         ck_assert_msg(strstr(err.msg, wrong[i].part) && strstr(err.msg, path), "no '%s': %s", wrong[i].part, err.msg);
+        ck_assert_msg(!strpbrk(err.msg, "\n\x1b"), "not one line: %s", err.msg);
     }
 }
 END_TEST

@@ -411,6 +411,14 @@ static int32_t read_infos(tn_safetensors *file, tn_error *err)
     return check_cover(file, err);
 }
 
+/* Names come from the file: whatever moves a terminal's cursor or ends a line becomes '?'. */
+static void clean_message(tn_error *err)
+{
+    for (char *c = err ? err->msg : NULL; c && *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F)
+            *c = '?';
+}
+
 int32_t tn_safetensors_open(const char *path, tn_safetensors **ret, tn_error *err)
 {
     tn_safetensors *file = tn_alloc(1, sizeof *file);
@@ -424,10 +432,12 @@ int32_t tn_safetensors_open(const char *path, tn_safetensors **ret, tn_error *er
         status = read_metadata(file, err);
     if (status == TN_OK)
         status = read_infos(file, err);
-    if (status != TN_OK)
-        tn_safetensors_close(file);
-    else
+    if (status == TN_OK) {
         *ret = file;
+    } else {
+        clean_message(err);
+        tn_safetensors_close(file);
+    }
     return status;
 }
 
