@@ -282,6 +282,8 @@ static int32_t parse_text(const parser *p, const tn_note *note, json_t **ret)
 {
     json_error_t where;
     json_t *root = json_loads((const char *)note + note->text_at, JSON_REJECT_DUPLICATES, &where);
+    if (!root && !where.text[0]) /* the parser says nothing when it is out of memory */
+        return no_memory(p);
     if (!root)
         return tn_error_set(p->err, TN_E_PLUGIN, "NOTE_INVALID: %s: %s: the text is not JSON: %s at byte %d", p->file,
                             p->info->name, where.text, where.position);

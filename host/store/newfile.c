@@ -14,7 +14,9 @@
 
 static int32_t io_error(tn_error *err, const char *what, const char *path)
 {
-    return tn_error_set(err, TN_E_IO, "%s: can not %s: %s", path, what, strerror(errno));
+    int full = errno == ENOSPC || errno == EDQUOT;
+    return tn_error_set(err, TN_E_IO, "%s: can not %s: %s%s", path, what, strerror(errno),
+                        full ? "; make room and try again: what was there before is as it was" : "");
 }
 
 /* Bytes of the folder's part of a path, its last '/' included. */
@@ -38,7 +40,9 @@ int32_t tn_newfile_write(tn_newfile *file, const void *bytes, size_t count, tn_e
 {
     for (const char *at = bytes; count > 0;) {
         ssize_t done = write(file->fd, at, count);
-        if (done < 0 && errno != EINTR)
+        if (done == 0)
+            errno = EIO; /* a file that takes nothing and does not say why */
+        if (done == 0 || (done < 0 && errno != EINTR))
             return io_error(err, "write", file->temporary);
         if (done > 0) {
             at += done;
@@ -49,16 +53,18 @@ int32_t tn_newfile_write(tn_newfile *file, const void *bytes, size_t count, tn_e
 }
 
 /* A rename is safe against a power cut once the folder itself is on disk. */
-static int sync_folder(const char *path)
+static int32_t sync_folder(const char *path, tn_error *err)
 {
     size_t bytes = folder_bytes(path);
     char *folder = bytes ? tn_strndup(path, bytes) : tn_strdup(".");
-    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    int failed = fd < 0 || fsync(fd) != 0;
+    if (!folder)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int32_t status = fd < 0 || fsync(fd) != 0 ? io_error(err, "put on disk the folder", folder) : TN_OK;
     if (fd >= 0)
         close(fd);
     tn_free(folder);
-    return failed;
+    return status;
 }
 
 /* Everything that puts the written file under its name. */
@@ -68,7 +74,7 @@ static int32_t settle(tn_newfile *file, tn_error *err)
         return io_error(err, "write", file->temporary);
     if (rename(file->temporary, file->path) != 0)
         return io_error(err, "rename to its final name", file->temporary);
-    return sync_folder(file->path) != 0 ? io_error(err, "put on disk the folder of", file->path) : TN_OK;
+    return sync_folder(file->path, err);
 }
 
 int32_t tn_newfile_close(tn_newfile *file, int32_t status, tn_error *err)

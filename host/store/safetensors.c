@@ -82,11 +82,17 @@ static int32_t place(const char *path, const tn_safetensors_entry *entries, size
     return TN_OK;
 }
 
+/* NULL: no memory. */
 static json_t *entry_json(const tn_tensor *tensor, int64_t begin, int64_t bytes)
 {
     json_t *shape = json_array();
-    for (int32_t i = 0; i < tensor->ndim; i++)
-        json_array_append_new(shape, json_integer(tensor->shape[i]));
+    int failed = !shape;
+    for (int32_t i = 0; i < tensor->ndim && !failed; i++)
+        failed = json_array_append_new(shape, json_integer(tensor->shape[i])) != 0;
+    if (failed) {
+        json_decref(shape);
+        return NULL;
+    }
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", tn_safetensors_type(tensor->dtype), "shape", shape,
                      "data_offsets", (json_int_t)begin, (json_int_t)(begin + bytes));
 }
@@ -96,20 +102,32 @@ static int32_t not_text(const char *path, const char *what, const char *name, tn
     return tn_error_set(err, TN_E_INVALID, "%s: %s '%s' stands there twice, is reserved or no UTF-8", path, what, name);
 }
 
+static int32_t no_header_memory(const char *path, tn_error *err)
+{
+    return tn_error_set(err, TN_E_MEMORY, "%s: no memory for the header", path);
+}
+
 static int32_t build_header(const char *path, const placed *list, size_t count, const tn_safetensors_note *notes,
                             size_t note_count, json_t *root, tn_error *err)
 {
-    json_t *metadata = json_object();
+    json_t *metadata = json_object(), *entry;
     int64_t at = 0;
-    json_object_set_new(root, METADATA, metadata);
+    if (json_object_set_new(root, METADATA, metadata) != 0)
+        return no_header_memory(path, err);
     for (size_t i = 0; i < note_count; i++)
         if (json_object_get(metadata, notes[i].key) ||
             json_object_set_new(metadata, notes[i].key, json_string(notes[i].text)) != 0)
             return not_text(path, "the note", notes[i].key, err);
-    for (size_t i = 0; i < count; at += list[i++].bytes)
-        if (json_object_get(root, list[i].entry->name) ||
-            json_object_set_new(root, list[i].entry->name, entry_json(list[i].entry->tensor, at, list[i].bytes)) != 0)
+    for (size_t i = 0; i < count; at += list[i++].bytes) {
+        if (!(entry = entry_json(list[i].entry->tensor, at, list[i].bytes)))
+            return no_header_memory(path, err);
+        if (json_object_get(root, list[i].entry->name)) {
+            json_decref(entry);
             return not_text(path, "tensor", list[i].entry->name, err);
+        }
+        if (json_object_set_new(root, list[i].entry->name, entry) != 0)
+            return not_text(path, "tensor", list[i].entry->name, err);
+    }
     return TN_OK;
 }
 
@@ -119,7 +137,7 @@ static int32_t write_header(tn_newfile *file, const json_t *root, tn_error *err)
     static const char blanks[DATA_ALIGN] = "                                                               ";
     char *text = json_dumps(root, JSON_COMPACT | JSON_ENSURE_ASCII);
     if (!text)
-        return tn_error_set(err, TN_E_MEMORY, "%s: no memory for the header", file->path);
+        return no_header_memory(file->path, err);
     size_t bytes = strlen(text), padding = (DATA_ALIGN - (8 + bytes) % DATA_ALIGN) % DATA_ALIGN;
     unsigned char length[8];
     for (int i = 0; i < 8; i++)
@@ -288,8 +306,11 @@ static int32_t read_header(tn_safetensors *file, tn_error *err)
         return tn_error_set(err, TN_E_MEMORY, "%s: no memory for its header", file->path);
     status = read_at(file, 8, (int64_t)bytes, text, err);
     if (status == TN_OK && !(file->root = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error)))
-        status = tn_error_set(err, TN_E_DATA, "%s: header: %s at byte %d; the file is damaged or no safetensors file",
-                              file->path, error.text, error.position);
+        status =
+            !error.text[0] /* the parser says nothing when it is out of memory */
+                ? no_header_memory(file->path, err)
+                : tn_error_set(err, TN_E_DATA, "%s: header: %s at byte %d; the file is damaged or no safetensors file",
+                               file->path, error.text, error.position);
     tn_free(text);
     file->data = 8 + (int64_t)bytes;
     file->size -= file->data;
