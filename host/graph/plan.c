@@ -299,11 +299,11 @@ static int32_t plan_rounds(tn_graph *graph, tn_error *err)
             x[k] = graph->nodes[n->input[k]].output.view;
         for (uint32_t train = 0; train <= TN_TRAIN && n->rounds.count; train += TN_TRAIN) {
             int64_t count = n->rounds.count(n->instance->hyper, x, train);
+            if (count < 0 || count > SUMS_MOST)
+                return tn_error_set(err, TN_E_PLUGIN, "%s: asks for %lld sums a round, needed 0 to 2^30", n->name,
+                                    (long long)count);
             n->sums_count = count > n->sums_count ? count : n->sums_count;
         }
-        if (n->sums_count > SUMS_MOST)
-            return tn_error_set(err, TN_E_PLUGIN, "%s: asks for %lld sums a round; at most 2^30 are allowed", n->name,
-                                (long long)n->sums_count);
         n->sums = graph->backward_sums;
         graph->backward_sums += n->rounds.forward * n->sums_count;
         backward = n->rounds.backward * n->sums_count > backward ? n->rounds.backward * n->sums_count : backward;

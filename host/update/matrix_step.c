@@ -285,7 +285,12 @@ int32_t tn_items_tapping(tn_items *s, const int64_t *clocks, int64_t update, int
         kind = kind == TN_TAP_NONE ? wants : kind;
         x->wants = wants != TN_TAP_NONE;
         x->samples = 0;
-        if (x->wants && wants != kind)
+        if (wants != TN_TAP_NONE && wants != TN_TAP_SAMPLED && wants != TN_TAP_TARGETS)
+            tn_error_set(&s->failed, TN_E_PLUGIN,
+                         "%s: its tapping returns %d, needed 0 (none), 1 (sampled) or 2 (the data's targets); correct "
+                         "the plugin",
+                         s->options.path, wants);
+        else if (x->wants && wants != kind)
             tn_error_set(&s->failed, TN_E_UNSUPPORTED,
                          "%s: layer '%s' wants taps of kind %d in a window that is tapped for kind %d; one window has "
                          "one kind: sampled (1) or the data's targets (2)",
