@@ -1,22 +1,38 @@
 #!/bin/sh
-# Builds one fuzz target with clang and runs it for a number of executions from the files of a folder:
-#   tests/fuzz/run.sh NAME RUNS SEEDS
-# A finding fails the run and leaves its folder, which is named.
+# Builds one fuzz target with clang and runs it for a number of executions from its corpus, corpus/NAME, and further
+# folders of seeds:
+#   tests/fuzz/run.sh NAME RUNS [SEEDS ...]
+# Inputs of up to FUZZ_LENGTH bytes (4096; note 65536). A finding fails the run and leaves its folder, which is named; FUZZ_KEEP
+# names a folder that gets the new inputs.
 set -eu
-name=$1 runs=$2 seeds=$(cd "$3" && pwd)
+name=$1 runs=$2
+shift 2
 cd "$(dirname "$0")/../.."
 command -v clang >/dev/null || { echo "clang is missing: apt-get install clang libclang-rt-14-dev" >&2; exit 1; }
+seeds=$PWD/tests/fuzz/corpus/$name
+for more; do
+    seeds="$seeds $(cd "$more" && pwd)"
+done
+length=4096
+case $name in
+csv | idx) sources= libraries=-lz ;;
+elf) sources="host/base/error.c host/plugin/elf.c" libraries= ;;
+note) length=65536 sources="host/base/*.c host/plugin/*.c" libraries="$(pkg-config --libs jansson libxxhash)" ;;
+safetensors) sources="host/base/*.c host/store/safetensors.c host/store/newfile.c" libraries="$(pkg-config --libs jansson)" ;;
+*) sources="host/base/*.c host/plugin/*.c host/experiment/*.c" libraries="$(pkg-config --cflags --libs jansson libfyaml libxxhash)" ;;
+esac
 out=$(mktemp -d "${TMPDIR:-/tmp}/tenon-fuzz-$name-XXXXXX")
 trap 'rm -rf "$out"' EXIT
 mkdir "$out/new"
-# shellcheck disable=SC2046
-clang -std=c11 -D_GNU_SOURCE -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iabi -Isdk -I. \
-    tests/fuzz/fuzz_"$name".c host/base/*.c host/plugin/*.c host/experiment/*.c \
-    $(pkg-config --cflags --libs jansson libfyaml) -lpthread -ldl -lm -o "$out/fuzz"
+# shellcheck disable=SC2086
+clang -std=c11 -D_GNU_SOURCE -DTN_NO_CLONES -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+    -Iabi -Isdk -I. tests/fuzz/fuzz_"$name".c $sources $libraries -lpthread -ldl -lm -o "$out/fuzz"
 cd "$out"
 echo "leak:libfyaml" >suppressions # libfyaml 0.7.12 leaks on some quoted scalars
+# shellcheck disable=SC2086
 LSAN_OPTIONS=suppressions=$out/suppressions:print_suppressions=0 \
-    ./fuzz -runs="$runs" -max_len=65536 -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 new "$seeds" >log 2>&1 || {
+    ./fuzz -runs="$runs" -max_len="${FUZZ_LENGTH:-$length}" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+    "${FUZZ_KEEP:-new}" $seeds >log 2>&1 || {
     trap - EXIT
     tail -60 log
     echo "the finding and the whole log are in $out" >&2
