@@ -92,8 +92,6 @@ static const struct {
 } refused[] = {
     {"bad-source", "signal \"gradient2\"", TN_E_UNSUPPORTED},
     {"bad-matrix", "tn_matrix", TN_E_PLUGIN},
-    {"bad-rows", "rows or columns", TN_E_PLUGIN},
-    {"bad-scope", "round scope \"group\"", TN_E_UNSUPPORTED},
     {"bad-slot", "shape \"scalar\"", TN_E_PLUGIN},
     {"bad-signal", "signal \"gradient2\"", TN_E_UNSUPPORTED},
     {"bad-keep", "keep outside", TN_E_PLUGIN},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The chain over two processes: parameters cut in odd places, or held whole by both. Scalars are summed exactly, so
- * lamb has the bits of one process; rows and columns are not, so adafactor is near.
+ * lamb has the bits of one process; rows and columns are not, so adafactor is near. Maxima are the same in any case.
  */
 #include "host/update/internal.h"
 #include "tests/update.h"
@@ -38,9 +38,20 @@ static void add(world *w, const plan *it, int64_t i, int32_t rank, int32_t size)
     w->list[w->parameters.count - 1].replicas = whole ? size : 1;
 }
 
+static world *new_world(uint32_t real, int32_t threads)
+{
+    static int added;
+    static const char *const files[] = {"links-rounds.so", "links-rounds-f64.so"};
+    tn_error err;
+    for (size_t i = 0; i < 2 && !added; i++)
+        ck_ok(tn_registry_add_file(test_plugins(), test_path("TENON_TEST_PLUGINS", files[i]), &err), err);
+    added = 1;
+    return world_new(real, threads);
+}
+
 static world *build(const plan *it, tn_comm *comm)
 {
-    world *w = world_new(it->real, comm ? 2 : 1);
+    world *w = new_world(it->real, comm ? 2 : 1);
     w->comm = comm;
     for (int64_t i = 0; i < PARAMETERS; i++)
         add(w, it, i, tn_comm_rank(comm), tn_comm_size(comm));
@@ -111,6 +122,21 @@ START_TEST(lamb_has_the_bits_of_one_process)
 }
 END_TEST
 
+START_TEST(maxima_have_the_bits_of_one_process)
+{
+    for (uint32_t real = 32; real <= 64; real += 32) {
+        compare(&(plan){.links = (const char *const[]){"sm3", "ema", NULL},
+                        .real = real,
+                        .replicated = replications[_i],
+                        .bad = -1});
+        compare(&(plan){.links = (const char *const[]){"peak", "sgd", NULL},
+                        .real = real,
+                        .replicated = replications[_i],
+                        .bad = -1});
+    }
+}
+END_TEST
+
 START_TEST(adafactor_is_near_one_process)
 {
     for (uint32_t real = 32; real <= 64; real += 32)
@@ -127,6 +153,8 @@ START_TEST(both_skip_what_one_must_skip)
     compare(&(plan){.links = (const char *const[]){"clip-norm", "adamw", NULL}, .real = 32, .bad = 1});
     compare(&(plan){.links = (const char *const[]){"adamw", NULL}, .real = 32, .check = 1, .bad = 1});
     compare(&(plan){.links = (const char *const[]){"lamb", "ema", NULL}, .real = 32, .bad = 4});
+    compare(&(plan){.links = (const char *const[]){"sm3", NULL}, .real = 32, .bad = 1});
+    compare(&(plan){.links = (const char *const[]){"peak", "adamw", NULL}, .real = 64, .bad = 5});
     compare(&(plan){.links = (const char *const[]){"clip-percentile", "lion", "cautious", NULL}, .real = 64, .bad = 5});
 }
 END_TEST
@@ -199,6 +227,7 @@ int main(void)
     TCase *tests = tcase_create("chain processes");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, lamb_has_the_bits_of_one_process, 0, 3);
+    tcase_add_loop_test(tests, maxima_have_the_bits_of_one_process, 0, 3);
     tcase_add_loop_test(tests, adafactor_is_near_one_process, 0, 3);
     tcase_add_test(tests, both_skip_what_one_must_skip);
     tcase_add_test(tests, the_slices_and_replicas_are_checked);

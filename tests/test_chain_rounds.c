@@ -2,6 +2,7 @@
  *
  * The chain's rounds: rows and columns, slots that fold writes, and dry runs of the links before.
  */
+#include "host/plugin/interface.h"
 #include "host/update/internal.h"
 #include "tests/malloc_count.h"
 #include "tests/update.h"
@@ -100,6 +101,148 @@ START_TEST(rows_and_columns_do_not_depend_on_threads)
         }
         ck_assert(hash[0] == hash[1] && hash[0] == hash[2]);
     }
+}
+END_TEST
+
+/* ---- maxima ---- */
+
+static world *peaks_world(uint32_t real, int32_t threads)
+{
+    world *w = new_world(real, threads);
+    for (size_t i = 0; i < VIEWS; i++)
+        world_slice(w, (int32_t)views[i][0], views[i] + 1, 0, -1);
+    fill(w);
+    for (int64_t j = 0; j < w->list[3].n; j++) /* a tensor without a positive number */
+        world_put(w, w->parameters.g, 3, j, -1 - fabs(world_get(w, w->parameters.g, 3, j)));
+    world_link(w, "peaks");
+    world_link(w, "peak");
+    world_link(w, "sgd");
+    world_chain(w);
+    return w;
+}
+
+static void check_peaks(world *w, int64_t i, double scale, double *model)
+{
+    int64_t rows, columns;
+    tn_layout_view(&w->list[i], &rows, &columns);
+    double *column = calloc((size_t)columns + 1, sizeof *column), most = 0, least = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        double up = 0, down = 0;
+        for (int64_t c = 0; c < columns; c++) {
+            double g = scale * world_get(w, w->parameters.g, i, r * columns + c);
+            up = fmax(up, g);
+            down = fmax(down, -g);
+            column[c] = fmax(column[c], g);
+        }
+        ck_assert_double_eq(world_state(w, "peaks", "row", i, r), up - down);
+        most = fmax(most, up);
+        least = fmax(least, down);
+    }
+    for (int64_t c = 0; c < columns; c++)
+        ck_assert_double_eq(world_state(w, "peaks", "column", i, c), column[c]);
+    const double *all = world_slot(w, "peaks", "all", i).data;
+    ck_assert_double_eq(all[0], most);
+    ck_assert_double_eq(all[1], least);
+    *model = fmax(*model, fmax(most, least));
+    free(column);
+}
+
+START_TEST(maxima_of_tensors_rows_columns_and_the_model)
+{
+    for (int32_t threads = 1; threads <= 3; threads++)
+        for (double scale = 0.5; scale > 0.2; scale /= 2) {
+            double model = 0;
+            world *w = peaks_world(64, threads);
+            world_step(w, 1); /* a larger step before leaves nothing */
+            world_step(w, scale);
+            for (int64_t i = 0; i < VIEWS - 1; i++)
+                check_peaks(w, i, scale, &model);
+            ck_assert_double_eq(world_report(w, "peak.largest"), model);
+            ck_assert_double_eq(world_report(w, "peak.below"), 0);
+            world_free(w);
+        }
+}
+END_TEST
+
+START_TEST(a_maximum_that_is_not_finite_skips)
+{
+    static const double bad[] = {NAN, INFINITY, -INFINITY};
+    for (int links = 0; links < 3; links++) { /* each alone must find it */
+        static const char *const name[] = {"peak", "peaks", "sm3"};
+        world *w = new_world(64, 2);
+        world_slice(w, 2, (int64_t[]){131, 700}, 0, -1);
+        world_vector(w, 9000);
+        fill(w);
+        world_link(w, name[links]);
+        if (links < 2)
+            world_link(w, "sgd");
+        world_chain(w);
+        world_step(w, 1);
+        for (int64_t at = 0; at < 9; at++) {
+            int64_t i = at / 3 % 2, j = at / 6 ? 0 : w->list[i].n - 2; /* others come behind it */
+            world_put(w, w->parameters.g, i, j, bad[at % 3]);
+            uint64_t before = world_hash(w);
+            world_try_step(w, 1);
+            ck_assert_msg(!w->result.committed && w->result.bad_parameter == i, "%s, %d", name[links], (int)at);
+            ck_assert(world_hash(w) == before);
+            world_put(w, w->parameters.g, i, j, 0);
+        }
+        world_step(w, 1);
+        world_free(w);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *text, *word;
+} rounds_refused[] = {
+    {"[{\"scope\":\"tensor\",\"scalars\":1,\"reduce\":\"min\"}]", "reduce is 'min'"},
+    {"[{\"scope\":\"tensor\",\"scalars\":1,\"reduce\":\"sum max\"}]", "reduce is 'sum max'"},
+    {"[{\"scope\":\"tensor\",\"scalars\":1,\"reduce\":1}]", "reduce is '(not a text)'"},
+    {"[{\"scope\":\"group\",\"scalars\":1}]", "scope is 'group', this host knows: tensor model"},
+    {"[{\"scalars\":1}]", "needs a scope"},
+    {"[null,{\"scope\":\"tensor\",\"scalars\":1}]", "needs a scope"},
+    {"[{\"scope\":\"tensor\",\"scalars\":1,\"colums\":1}]", "a round's 'colums'"},
+    {"[{\"scope\":\"tensor\",\"scalars\":0,\"rows\":0}]", "needs scalars, rows or columns"},
+    {"[{\"scope\":\"tensor\"}]", "needs scalars, rows or columns"},
+    {"[{\"scope\":\"tensor\",\"scalars\":1025}]", "scalars must be a whole number from 0 to 1024"},
+    {"[{\"scope\":\"tensor\",\"scalars\":1,\"rows\":-1}]", "rows must be"},
+    {"[{\"scope\":\"tensor\",\"columns\":1.5}]", "columns must be"},
+    {"[{\"scope\":\"model\",\"scalars\":1,\"rows\":1}]", "needs the scope tensor"},
+    {"[{\"scope\":\"model\",\"columns\":1,\"reduce\":\"max\"}]", "needs the scope tensor"},
+};
+
+START_TEST(the_words_of_rounds_are_checked)
+{
+    tn_error err;
+    json_t *good = json_loads("[{\"scope\":\"tensor\",\"scalars\":0,\"rows\":1024,\"reduce\":\"max\"},"
+                              "{\"scope\":\"model\",\"scalars\":1,\"reduce\":\"sum\"}]",
+                              0, NULL);
+    json_t *wrong = json_loads(rounds_refused[_i].text, 0, NULL);
+    ck_ok(tn_fact_check("x.so", "rounds", TN_OPTIMIZER, "rounds", good, &err), err);
+    ck_assert_refused(tn_fact_check("x.so", "rounds", TN_OPTIMIZER, "rounds", wrong, &err), TN_E_PLUGIN, err, "x.so",
+                      "rounds", rounds_refused[_i].word);
+    json_decref(good);
+    json_decref(wrong);
+}
+END_TEST
+
+/* A link whose only round has rows and no scalars: vectors take part, with nothing. */
+START_TEST(a_round_may_have_rows_alone)
+{
+    world *w = new_world(32, 2);
+    world_slice(w, 2, (int64_t[]){60, 100}, 0, -1);
+    world_vector(w, 100);
+    fill(w);
+    world_link(w, "centralize");
+    world_link(w, "sgd");
+    world_chain(w);
+    world_put(w, w->parameters.g, 1, 5, NAN); /* nothing of it reaches the round */
+    world_step(w, 1);
+    world_put(w, w->parameters.g, 0, 5, NAN);
+    world_try_step(w, 1);
+    ck_assert(!w->result.committed && w->result.bad_parameter == 0);
+    world_free(w);
 }
 END_TEST
 
@@ -296,19 +439,22 @@ END_TEST
 
 START_TEST(steps_with_rounds_allocate_nothing)
 {
-    world *w = views_world(32, 2), *dry = stepped(1, 2);
+    world *w = views_world(32, 2), *dry = stepped(1, 2), *peaks = peaks_world(32, 2);
     world_step(w, 1);
     world_step(dry, 1);
+    world_step(peaks, 1);
     int32_t status = TN_OK;
     int64_t ours = tn_memory_count(), all = malloc_count();
     for (int i = 1; i < 4; i++) {
         status |= tn_chain_step(w->chain, &(tn_step){.scale = 1, .attempt = i}, &w->result, &w->err);
         status |= tn_chain_step(dry->chain, &(tn_step){.scale = 1, .attempt = i}, &dry->result, &dry->err);
+        status |= tn_chain_step(peaks->chain, &(tn_step){.scale = 1, .attempt = i}, &peaks->result, &peaks->err);
     }
     all = malloc_count() - all;
     ck_assert(status == TN_OK && tn_memory_count() == ours && all == 0);
     world_free(w);
     world_free(dry);
+    world_free(peaks);
 }
 END_TEST
 
@@ -346,6 +492,10 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, rows_and_columns_are_summed_over_the_matrix_view);
     tcase_add_test(tests, rows_and_columns_do_not_depend_on_threads);
+    tcase_add_test(tests, maxima_of_tensors_rows_columns_and_the_model);
+    tcase_add_test(tests, a_maximum_that_is_not_finite_skips);
+    tcase_add_loop_test(tests, the_words_of_rounds_are_checked, 0, sizeof rounds_refused / sizeof *rounds_refused);
+    tcase_add_test(tests, a_round_may_have_rows_alone);
     tcase_add_test(tests, the_slots_that_fold_writes_are_listed);
     tcase_add_test(tests, fold_of_the_model_runs_once_a_clock_on_equal_copies);
     tcase_add_test(tests, a_skipped_step_leaves_what_fold_wrote);

@@ -10,14 +10,15 @@
  *   stage    "source" | "gradient" | "rule" | "update" | "write" | "after": the order of links; one rule a parameter
  *   grain    "element" (default) | "tensor" | "matrix", "layer": see matrix.h
  *   slots    [{name, shape, init, flags, doc}]: the state, unless `plan` says otherwise (tn_slot below)
- *   rounds   [{scope, scalars, rows, columns}]: reductions before the first write; scope "tensor" or "model", which is
- *            all parameters that the link is on. Rows and columns: how many vectors along the matrix view; default 0
+ *   rounds   [{scope, reduce, scalars, rows, columns}]: reductions before the first write; scope "tensor" or "model",
+ *            which is all parameters that the link is on; reduce "sum" (default) or "max", see tn_partial. Rows and
+ *            columns, with scope "tensor": how many vectors along the matrix view. 0 to 1024 each, default 0, not all 0
  *   reports  [text]: scalars that fold hands to the log
  *   signals  [text]: what else it needs: "gradient2", "taps"
  *   view     the slot that holds the evaluation view of the parameters
  *
  * A step:  begin (once a group)  ->  per round: partial over all pieces, exact sum, fold (once a scope)
- *          ->  vote (skip if a sum is not finite)  ->  update over all pieces, the only writer.
+ *          ->  vote (skip if a result is not finite)  ->  update over all pieces, the only writer.
  * Everything before the vote sees const state or copies, so a skipped step changes no bit. A round sees the gradient,
  * and behind a rule the step, as the links before it leave them: they run dry, on copies of a piece's slots.
  * Matrix view of a parameter: rows = shape[0], columns = the product of the rest. It needs two axes.
@@ -88,19 +89,21 @@ TN_AT(tn_piece, scale, 56);
 TN_AT(tn_piece, slot, 88);
 TN_SIZE(tn_piece, 104);
 
-/* Where partial leaves a piece's contributions; the host has set them to 0. Scalars are summed exactly
- * (fixed point), so order, threads and shards do not change them; rows and columns to tolerance only. */
+/* Where partial leaves a piece's contributions; the host has set them to 0. Scalars are summed exactly (fixed point):
+ * order, threads and shards do not change them; rows and columns to tolerance only. reduce "max": scalars, rows and
+ * columns alike are the largest numbers of all pieces, in any order the same bits; what is below 0 counts as 0. NaN or
+ * inf in any of them skips the step; of what a piece leaves in none of them, the host sees nothing. */
 typedef struct tn_partial {
     uint32_t struct_size;
     uint32_t reserved;
-    double *scalars;
+    double *scalars; /* [scalars]; where the round has none, neither this nor tn_fold.sums is to be touched */
     double *rows;    /* [row][vector] from the row of element lo on; NULL where the parameter has no matrix view */
     double *columns; /* [column][vector], all columns; NULL as rows */
 } tn_partial;
 TN_SIZE(tn_partial, 32);
 
-/* After a round: the sums over the scope, rounded once. fold sets k, and writes slots that are not like-shaped: they
- * are copies until the step commits. At scope "model" it is called once for each clock in use, with equal copies. */
+/* After a round: the results over the scope, sums rounded once. fold sets k, and writes slots that are not like-shaped:
+ * copies until the step commits. At scope "model" it is called once for each clock in use, with equal copies. */
 typedef struct tn_fold {
     uint32_t struct_size;
     int32_t round;

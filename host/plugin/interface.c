@@ -196,6 +196,69 @@ static int32_t check_slots(const char *file, const char *name, const json_t *slo
     return status;
 }
 
+static int32_t check_round_word(const char *file, const char *name, const char *key, const json_t *value,
+                                const char *words, tn_error *err)
+{
+    const char *text = json_is_string(value) ? json_string_value(value) : "(not a text)";
+    if (holds_word(words, text))
+        return TN_OK;
+    return tn_error_set(err, TN_E_PLUGIN, "NOTE_UNKNOWN: %s: %s: a round's %s is '%s', this host knows: %s", file, name,
+                        key, text, words);
+}
+
+/* What a host does not know it would leave out, so unknown keys are refused. */
+static int32_t check_round_row(const char *file, const char *name, const char *key, const json_t *value, tn_error *err)
+{
+    static const char counts[] = "scalars rows columns";
+    json_int_t n = json_integer_value(value);
+    if (strcmp(key, "scope") == 0)
+        return check_round_word(file, name, key, value, "tensor model", err);
+    if (strcmp(key, "reduce") == 0)
+        return check_round_word(file, name, key, value, "sum max", err);
+    if (!holds_word(counts, key))
+        return tn_error_set(err, TN_E_PLUGIN, "NOTE_UNKNOWN: %s: %s: a round's '%s', this host knows: scope reduce %s",
+                            file, name, key, counts);
+    if (json_is_integer(value) && n >= 0 && n <= 1024)
+        return TN_OK;
+    return tn_error_set(err, TN_E_PLUGIN, "NOTE_INVALID: %s: %s: a round's %s must be a whole number from 0 to 1024",
+                        file, name, key);
+}
+
+static int32_t check_round(const char *file, const char *name, json_t *round, tn_error *err)
+{
+    const char *key, *scope = json_string_value(json_object_get(round, "scope"));
+    json_t *value;
+    int32_t status = TN_OK;
+    json_object_foreach(round, key, value) {
+        if (status == TN_OK)
+            status = check_round_row(file, name, key, value, err);
+    }
+    if (status)
+        return status;
+    json_int_t scalars = json_integer_value(json_object_get(round, "scalars")),
+               vectors = json_integer_value(json_object_get(round, "rows")) +
+                         json_integer_value(json_object_get(round, "columns"));
+    const char *wrong = !scope                                   ? "needs a scope, tensor or model"
+                        : scalars + vectors == 0                 ? "needs scalars, rows or columns"
+                        : vectors && strcmp(scope, "model") == 0 ? "with rows or columns needs the scope tensor"
+                                                                 : NULL;
+    if (wrong)
+        return tn_error_set(err, TN_E_PLUGIN, "NOTE_INVALID: %s: %s: a round %s", file, name, wrong);
+    return TN_OK;
+}
+
+static int32_t check_rounds(const char *file, const char *name, const json_t *rounds, tn_error *err)
+{
+    size_t i;
+    json_t *round;
+    int32_t status = TN_OK;
+    json_array_foreach(rounds, i, round) {
+        if (status == TN_OK)
+            status = check_round(file, name, round, err);
+    }
+    return status;
+}
+
 /* The words of layer.h. */
 static const char split_keys[] = "name parameters x y rows";
 
@@ -253,6 +316,8 @@ int32_t tn_fact_check(const char *file, const char *component, const char *inter
                             file, component, key, word, f->words);
     if (strcmp(key, "split") == 0)
         return check_splits(file, component, value, err);
+    if (strcmp(key, "rounds") == 0)
+        return check_rounds(file, component, value, err);
     int slots =
         strcmp(key, "slots") == 0 && (strcmp(interface, TN_OPTIMIZER) == 0 || strcmp(interface, TN_MINIMIZER) == 0);
     return slots ? check_slots(file, component, value, err) : TN_OK;

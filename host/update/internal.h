@@ -34,6 +34,7 @@ enum { TN_LINK_SOURCE, TN_LINK_GRADIENT, TN_LINK_RULE, TN_LINK_UPDATE, TN_LINK_W
 
 typedef struct tn_round {
     int32_t tensor; /* 1: sums a tensor; 0: over all parameters that the link is on */
+    int32_t max;    /* 1: the largest numbers, not sums */
     int32_t scalars, rows, columns;
 } tn_round;
 
@@ -134,6 +135,7 @@ typedef struct tn_thread {
     double *scalars; /* of one partial */
     double *rows;    /* likewise */
     double *columns; /* likewise; 0 between calls */
+    double *maxima;  /* of one round over the model */
     tn_exact *sums;  /* of one round over the model */
     int64_t bad;     /* the first parameter it found with a gradient that is not finite */
 } tn_thread;

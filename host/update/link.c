@@ -77,26 +77,15 @@ static int32_t read_stage(const tn_chain_options *options, tn_link *link, tn_err
     return check_signals(options, link, err);
 }
 
-static int32_t count_of(const json_t *object, const char *key, int32_t *ret)
+/* What the loader has checked, see tn_fact_check. */
+static void read_round(tn_link *link, const json_t *object, tn_round *round)
 {
-    json_int_t value = json_integer_value(json_object_get(object, key));
-    *ret = value < 0 || value > 1024 ? -1 : (int32_t)value;
-    return *ret < 0;
-}
-
-static int32_t read_round(tn_link *link, const json_t *object, tn_round *round, tn_error *err)
-{
-    const char *scope = tn_fact_text(object, "scope", "");
-    if (strcmp(scope, "model") != 0 && strcmp(scope, "tensor") != 0)
-        return tn_link_not_driven(link, "round scope", scope, err);
-    round->tensor = strcmp(scope, "tensor") == 0;
-    if (count_of(object, "scalars", &round->scalars) || count_of(object, "rows", &round->rows) ||
-        count_of(object, "columns", &round->columns) || round->scalars + round->rows + round->columns == 0)
-        return tn_link_bad_note(link, "a round has scalars, rows and columns outside 1 to 1024", err);
-    if (!round->tensor && (round->rows || round->columns))
-        return tn_link_bad_note(link, "a round has rows or columns, which are of one tensor, at scope \"model\"", err);
+    round->tensor = strcmp(tn_fact_text(object, "scope", ""), "tensor") == 0;
+    round->max = strcmp(tn_fact_text(object, "reduce", "sum"), "max") == 0;
+    round->scalars = (int32_t)json_integer_value(json_object_get(object, "scalars"));
+    round->rows = (int32_t)json_integer_value(json_object_get(object, "rows"));
+    round->columns = (int32_t)json_integer_value(json_object_get(object, "columns"));
     link->per_tensor |= round->tensor;
-    return TN_OK;
 }
 
 static int32_t read_rounds(tn_link *link, tn_error *err)
@@ -107,11 +96,8 @@ static int32_t read_rounds(tn_link *link, tn_error *err)
         return tn_link_bad_note(link, "it has rounds, whose place is before the write", err);
     if (!(link->rounds = tn_alloc(count, sizeof *link->rounds)))
         return tn_link_no_memory(link, err);
-    for (size_t i = 0; i < count; i++) {
-        int32_t status = read_round(link, json_array_get(list, i), &link->rounds[i], err);
-        if (status)
-            return status;
-    }
+    for (size_t i = 0; i < count; i++)
+        read_round(link, json_array_get(list, i), &link->rounds[i]);
     link->round_count = count;
     return TN_OK;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rounds.c: the reductions before the first write: partial over chunks, sums over threads and processes, fold.
+ * rounds.c: the reductions before the first write: partial over chunks, sums or maxima over threads and processes,
+ * fold.
  *
  * Scalars are summed exactly. Rows and columns are f64: a thread adds those of a band, whole chunks of the logical
  * tensor's grid, in order; then bands are added in order, then processes. So their bits depend on shapes and on how the
- * parameters are cut over processes.
+ * parameters are cut over processes. Maxima have no order; NaN joins them as inf, so that no other number hides it.
  */
 #include <math.h>
 #include <string.h>
@@ -44,6 +45,22 @@ static void add_to(double *restrict to, const double *restrict from, int64_t n)
         to[i] += from[i];
 }
 
+static void raise_to(double *restrict to, const double *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double x = isnan(from[i]) ? INFINITY : from[i];
+        to[i] = x > to[i] ? x : to[i];
+    }
+}
+
+static void join(const tn_round *round, double *restrict to, const double *restrict from, int64_t n)
+{
+    if (round->max)
+        raise_to(to, from, n);
+    else
+        add_to(to, from, n);
+}
+
 /* Adds what a chunk left to its band's sums; the thread's columns are 0 between calls. */
 static void add_vectors(const tn_pass *pass, const tn_part *part, const window *w, const tn_thread *own)
 {
@@ -53,8 +70,8 @@ static void add_vectors(const tn_pass *pass, const tn_part *part, const window *
     double *rows = chain->band_rows + (band->rows + w->row - band->row) * round->rows;
     double *columns = chain->band_columns + (band->columns + w->column) * round->columns;
     double *left = own->columns + w->column * round->columns;
-    add_to(rows, own->rows, w->rows * round->rows);
-    add_to(columns, left, w->columns * round->columns);
+    join(round, rows, own->rows, w->rows * round->rows);
+    join(round, columns, left, w->columns * round->columns);
     memset(left, 0, (size_t)(w->columns * round->columns) * sizeof *left);
 }
 
@@ -79,7 +96,9 @@ static void add_chunk(const tn_pass *pass, const tn_part *part, int64_t at, cons
         memcpy(chain->chunk_sums + to, own->scalars, scalars * sizeof *own->scalars);
         return;
     }
-    for (size_t s = 0; s < scalars; s++)
+    if (round->max)
+        raise_to(own->maxima, own->scalars, (int64_t)scalars);
+    for (size_t s = 0; s < scalars && !round->max; s++)
         tn_exact_add(&own->sums[s], own->scalars[s]);
 }
 
@@ -186,15 +205,41 @@ static void copy_globals(const tn_link *link, int32_t back)
             memcpy(back ? arena->copy : arena->spare, back ? arena->spare : arena->copy, (size_t)arena->bytes);
 }
 
-static int32_t fold_model(tn_chain *chain, tn_link *link, int32_t round, int32_t *ret_finite, tn_error *err)
+/* Over the processes, where they share the link. */
+static int32_t share(const tn_chain *chain, const tn_link *link, double *values, int64_t count, int32_t reduce,
+                     tn_error *err)
 {
-    int32_t scalars = link->rounds[round].scalars, folds = 0;
+    static const tn_dtype f64 = {TN_FLOAT, 64, 1};
+    return link->shared && count ? tn_comm_all_reduce(chain->options.comm, f64, values, count, reduce, err) : TN_OK;
+}
+
+static int32_t sum_model(tn_chain *chain, const tn_link *link, int32_t scalars, int32_t *ret_finite, tn_error *err)
+{
     tn_exact *sums = chain->threads[0].sums;
     for (int32_t t = 1; t < tn_pool_threads(chain->options.pool); t++)
         for (int32_t s = 0; s < scalars; s++)
             tn_exact_merge(&sums[s], &chain->threads[t].sums[s]);
     int32_t status = link->shared ? tn_comm_sum_exact(chain->options.comm, sums, scalars, err) : TN_OK;
-    if (status || !(*ret_finite = settle(sums, scalars, chain->sums)))
+    *ret_finite = !status && settle(sums, scalars, chain->sums);
+    return status;
+}
+
+static int32_t max_model(tn_chain *chain, const tn_link *link, int32_t scalars, int32_t *ret_finite, tn_error *err)
+{
+    memset(chain->sums, 0, (size_t)scalars * sizeof *chain->sums);
+    for (int32_t t = 0; t < tn_pool_threads(chain->options.pool); t++)
+        raise_to(chain->sums, chain->threads[t].maxima, scalars);
+    int32_t status = share(chain, link, chain->sums, scalars, TN_REDUCE_MAX, err);
+    *ret_finite = !status && tn_kernel_finite(64, chain->sums, scalars);
+    return status;
+}
+
+static int32_t fold_model(tn_chain *chain, tn_link *link, int32_t at, int32_t *ret_finite, tn_error *err)
+{
+    const tn_round *round = &link->rounds[at];
+    int32_t folds = 0;
+    int32_t status = (round->max ? max_model : sum_model)(chain, link, round->scalars, ret_finite, err);
+    if (status || !*ret_finite)
         return status;
     copy_globals(link, 0);
     for (int64_t set = 0; set < tn_set_count(chain, link); set++) {
@@ -204,7 +249,7 @@ static int32_t fold_model(tn_chain *chain, tn_link *link, int32_t round, int32_t
         if (folds++)
             copy_globals(link, 1);
         fold_slots(link, link->first, 0, slot);
-        call_fold(chain, link, set, &(tn_fold){.round = round, .sums = chain->sums, .slot = slot});
+        call_fold(chain, link, set, &(tn_fold){.round = at, .sums = chain->sums, .slot = slot});
     }
     return TN_OK;
 }
@@ -237,6 +282,20 @@ static int32_t sum_tensors(tn_chain *chain, const tn_link *link, int32_t scalars
     return status;
 }
 
+static int32_t max_tensors(tn_chain *chain, const tn_link *link, int32_t scalars, int32_t *ret_finite, tn_error *err)
+{
+    int64_t count = chain->parameters->count * scalars;
+    memset(chain->tensor_sums, 0, (size_t)count * sizeof *chain->tensor_sums);
+    for (int64_t i = 0; i < chain->parameters->count; i++)
+        for (int64_t at = chain->chunk_at[i]; at < chain->chunk_at[i + 1] && link->active[i] &&
+                                              chain->parameters->present[i] && !left_to_first(chain, link, i);
+             at++)
+            raise_to(chain->tensor_sums + i * scalars, chain->chunk_sums + at * scalars, scalars);
+    int32_t status = share(chain, link, chain->tensor_sums, count, TN_REDUCE_MAX, err);
+    *ret_finite &= !status && tn_kernel_finite(64, chain->tensor_sums, count);
+    return status;
+}
+
 /* Where a parameter's sums stand: its rows, then its columns. */
 static double *vectors_of(const tn_chain *chain, const tn_round *round, int64_t i)
 {
@@ -257,23 +316,21 @@ static void add_bands(void *arg, int64_t i, int32_t thread)
     for (const tn_band *band = chain->bands + chain->band_at[i]; band < chain->bands + chain->band_at[i + 1]; band++) {
         const tn_parameter *parameter = &chain->parameters->list[i];
         const window w = window_of(parameter, parameter->lo + band->part.at, band->part.n);
-        add_to(rows + w.row * round->rows, chain->band_rows + band->rows * round->rows, w.rows * round->rows);
-        add_to(columns, chain->band_columns + band->columns * round->columns, width * round->columns);
+        join(round, rows + w.row * round->rows, chain->band_rows + band->rows * round->rows, w.rows * round->rows);
+        join(round, columns, chain->band_columns + band->columns * round->columns, width * round->columns);
     }
 }
 
 static int32_t sum_vectors(tn_pass *pass, int32_t *ret_finite, tn_error *err)
 {
-    static const tn_dtype f64 = {TN_FLOAT, 64, 1};
     tn_chain *chain = pass->chain;
     const tn_round *round = &pass->link->rounds[pass->round];
-    int32_t status = TN_OK;
     if (!round->rows && !round->columns)
         return TN_OK;
     tn_pool_run(chain->options.pool, add_bands, pass, chain->parameters->count);
     int64_t count = vectors_of(chain, round, chain->parameters->count) - chain->vectors;
-    if (pass->link->shared)
-        status = tn_comm_all_reduce(chain->options.comm, f64, chain->vectors, count, TN_REDUCE_SUM, err);
+    int32_t reduce = round->max ? TN_REDUCE_MAX : TN_REDUCE_SUM;
+    int32_t status = share(chain, pass->link, chain->vectors, count, reduce, err);
     *ret_finite &= tn_kernel_finite(64, chain->vectors, count);
     return status;
 }
@@ -300,7 +357,8 @@ static int32_t fold_tensors(tn_pass *pass, int32_t *ret_finite, tn_error *err)
 {
     tn_chain *chain = pass->chain;
     *ret_finite = 1;
-    int32_t status = sum_tensors(chain, pass->link, pass->link->rounds[pass->round].scalars, ret_finite, err);
+    const tn_round *round = &pass->link->rounds[pass->round];
+    int32_t status = (round->max ? max_tensors : sum_tensors)(chain, pass->link, round->scalars, ret_finite, err);
     if (!status)
         status = sum_vectors(pass, ret_finite, err);
     for (int64_t i = 0; i < chain->parameters->count && !status && *ret_finite; i++)
@@ -316,7 +374,8 @@ static int32_t do_round(tn_chain *chain, tn_link *link, int32_t at, int32_t *ret
     const tn_round *round = &link->rounds[at];
     tn_pass pass = {.chain = chain, .work = round_part, .link = link, .round = at};
     for (int32_t t = 0; t < tn_pool_threads(chain->options.pool); t++)
-        memset(chain->threads[t].sums, 0, (size_t)round->scalars * sizeof(tn_exact));
+        memset(round->max ? (void *)chain->threads[t].maxima : chain->threads[t].sums, 0,
+               (size_t)round->scalars * (round->max ? sizeof(double) : sizeof(tn_exact)));
     if (round->rows || round->columns)
         tn_pass_bands(&pass);
     else

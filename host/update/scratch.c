@@ -53,6 +53,7 @@ static void make_thread(const tn_chain *chain, const sizes *s, char *at, tn_thre
         own->slot[i] = at += buffer;
     own->scratch = at += buffer;
     own->scalars = (double *)(at += s->link);
+    own->maxima = (double *)(at += scalars);
     own->sums = (tn_exact *)(at += scalars);
     own->calls = (tn_call *)(at + s->scalars * sizeof(tn_exact));
 }
@@ -62,7 +63,7 @@ static int32_t make_threads(tn_chain *chain, const sizes *s, tn_error *err)
     size_t threads = (size_t)tn_pool_threads(chain->options.pool);
     size_t scalars = (s->scalars * sizeof(double) + 63) / 64 * 64, sums = s->scalars * sizeof(tn_exact);
     size_t calls = ((chain->link_count + 1) * sizeof(tn_call) + 63) / 64 * 64;
-    size_t each = (1 + TN_BUFFER_NONE + s->slots) * buffer_bytes(chain) + s->link + scalars + sums + calls;
+    size_t each = (1 + TN_BUFFER_NONE + s->slots) * buffer_bytes(chain) + s->link + 2 * scalars + sums + calls;
     each = (each + 4095) / 4096 * 4096 + 9 * 64;
     chain->threads = tn_alloc(threads, sizeof *chain->threads);
     chain->scratch = tn_alloc_aligned(threads * each);

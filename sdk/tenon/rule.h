@@ -16,6 +16,7 @@
  * Any other link is a tn_optimizer filled by hand, with TN_LINK. For those:
  *   TN_ROUND("model", 1)                                           one round, of so many scalars
  *   TN_ROUNDS(TN_SUMS("tensor", 1, 1, 1) TN_SUMS("tensor", 1, 0, 0))  several, or with vectors of rows and columns
+ *   TN_ROUNDS(TN_MAXIMA("tensor", 1, 1, 1))                        likewise, of the largest numbers >= 0
  *   SLOTS(TN_SLOT_RECORD)                                          slot_NAME for each row, to be handed to a planner
  *   for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);)       the parts of a piece that lie in one row each
  *   tn_squares                                                     the sum of squares for a norm
@@ -50,13 +51,15 @@ static inline TN_UNUSED cudaStream_t tn_cuda_stream(const tn_context *context)
 #define TN_STAGE(text)           ",\"stage\":" #text
 #define TN_GRAIN(text)           ",\"grain\":" #text
 #define TN_ROUND(scope, scalars) ",\"rounds\":[{\"scope\":" #scope ",\"scalars\":" #scalars "}]"
-#define TN_SUMS(scope, scalars, rows, columns)                                                                         \
-    "{\"scope\":" #scope ",\"scalars\":" #scalars ",\"rows\":" #rows ",\"columns\":" #columns "},"
-#define TN_ROUNDS(sums)      ",\"rounds\":[" sums "null]"
-#define TN_SIGNALS(...)      ",\"signals\":[" #__VA_ARGS__ "]"
-#define TN_REPORTS(...)      ",\"reports\":[" #__VA_ARGS__ "]"
-#define TN_VIEW(slot)        ",\"view\":\"" #slot "\""
-#define TN_SLOTS_FACT(SLOTS) ",\"slots\":[" SLOTS(TN_SLOT_TEXT) "null]"
+#define TN_ROUND_TEXT(scope, scalars, rows, columns)                                                                   \
+    "\"scope\":" #scope ",\"scalars\":" #scalars ",\"rows\":" #rows ",\"columns\":" #columns "},"
+#define TN_SUMS(scope, scalars, rows, columns)   "{" TN_ROUND_TEXT(scope, scalars, rows, columns)
+#define TN_MAXIMA(scope, scalars, rows, columns) "{\"reduce\":\"max\"," TN_ROUND_TEXT(scope, scalars, rows, columns)
+#define TN_ROUNDS(sums)                          ",\"rounds\":[" sums "null]"
+#define TN_SIGNALS(...)                          ",\"signals\":[" #__VA_ARGS__ "]"
+#define TN_REPORTS(...)                          ",\"reports\":[" #__VA_ARGS__ "]"
+#define TN_VIEW(slot)                            ",\"view\":\"" #slot "\""
+#define TN_SLOTS_FACT(SLOTS)                     ",\"slots\":[" SLOTS(TN_SLOT_TEXT) "null]"
 
 /* ---- shapes and sums, for links filled by hand ---- */
 
@@ -138,6 +141,13 @@ static inline TN_UNUSED double tn_squares(const tn_real *__restrict x, int64_t n
         lane[j] += y * y;
     }
     return tn_add_lanes(lane);
+}
+
+/* What a round with reduce "max" takes of two numbers: the larger one, NaN as infinity, so that it is not lost. */
+static inline TN_UNUSED double tn_larger(double a, double b)
+{
+    double x = b == b ? b : INFINITY;
+    return x > a ? x : a;
 }
 
 /* ---- rules ---- */

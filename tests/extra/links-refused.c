@@ -35,13 +35,10 @@ static double half(const void *k)
 
 LINK(bad_source, "wrapper", TN_NO_SLOTS, TN_STAGE("source"), .update = nothing)
 LINK(bad_matrix, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_GRAIN("matrix"), .update = nothing)
-LINK(bad_rows, "transform", TN_NO_SLOTS,
-     TN_STAGE("gradient") TN_FACT("rounds", "[{\"scope\":\"model\",\"scalars\":1,\"rows\":1}]"), ROUND)
-LINK(bad_scope, "transform", TN_NO_SLOTS, TN_STAGE("gradient") TN_ROUND("group", 1), ROUND)
 LINK(bad_slot, "optimizer", TN_NO_SLOTS, TN_STAGE("rule"), .plan = careless, .update = nothing)
 LINK(bad_signal, "optimizer", TN_NO_SLOTS, TN_STAGE("rule") TN_FACT("signals", "[\"gradient2\"]"), .update = nothing)
 LINK(bad_keep, "transform", TN_NO_SLOTS, TN_STAGE("gradient"), .keep = half)
 LINK(bad_round, "transform", TN_NO_SLOTS, TN_STAGE("gradient") TN_ROUND("model", 1), .fold = no_fold)
 
-TN_PLUGIN("org.tenon.test.links-refused", "1.0.0", "Apache-2.0", bad_source, bad_matrix, bad_rows, bad_scope, bad_slot,
-          bad_signal, bad_keep, bad_round)
+TN_PLUGIN("org.tenon.test.links-refused", "1.0.0", "Apache-2.0", bad_source, bad_matrix, bad_slot, bad_signal, bad_keep,
+          bad_round)

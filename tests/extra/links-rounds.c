@@ -146,4 +146,79 @@ static const tn_optimizer unit_step_table = {.struct_size = sizeof(tn_optimizer)
 TN_LINK(unit_step, "transform", TN_NO_HYPER, TN_NO_SLOTS, "A step of length 1",
         TN_STAGE("update") TN_ROUND("model", 1) TN_REPORTS("length"), unit_step_table)
 
-TN_PLUGIN("org.tenon.test.links-rounds", "1.0.0", "Apache-2.0", counter, lines, heavy_ball, unit_step)
+/* ---- peaks: the largest of a tensor, its rows and columns; peak: of the model ---- */
+
+#define PEAKS_SLOTS(S)                                                                                                 \
+    S(row, rows, zero, , "largest of the gradient's rows, and of its negative's, less")                                \
+    S(column, columns, zero, , "largest of its columns")                                                               \
+    S(all, scalar, zero, , "largest of all, and of the negative")
+TN_DECLARE_RULE(peaks, TN_NO_HYPER, PEAKS_SLOTS)
+static int32_t peaks_plan(const tn_parameter *parameter, const void *hyper, const tn_slot_planner *planner,
+                          tn_error *err)
+{
+    static const tn_slot slots[] = {{sizeof(tn_slot), 2, "all", "scalar", "zero", "", NULL},
+                                    {sizeof(tn_slot), 0, "row", "rows", "zero", "", NULL},
+                                    {sizeof(tn_slot), 0, "column", "columns", "zero", "", NULL}};
+    int32_t status = TN_OK;
+    (void)hyper, (void)err;
+    for (int i = 0; i < (tn_is_matrix(parameter) ? 3 : 1) && !status; i++)
+        status = planner->slot(planner->host, &slots[i]);
+    return status;
+}
+/* What is below 0 and NaN stay as they are: the host counts them as 0 and infinity. */
+static double peaks_larger(double a, double b) { return isnan(a) ? a : isnan(b) || b > a ? b : a; }
+static void peaks_partial(const tn_piece *piece, const tn_partial *out)
+{
+    for (int64_t i = 0; i < piece->n; i++) {
+        double g = piece->scale * (double)((const tn_real *)piece->g)[i];
+        out->scalars[0] = i ? peaks_larger(out->scalars[0], g) : g;
+        out->scalars[1] = i ? peaks_larger(out->scalars[1], -g) : -g;
+    }
+    if (!out->rows)
+        return;
+    for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);)
+        for (int64_t j = 0; j < r.n; j++) {
+            double g = piece->scale * (double)((const tn_real *)piece->g)[r.at + j];
+            double *row = &out->rows[2 * (r.row - piece->lo / r.columns)];
+            row[0] = peaks_larger(row[0], g);
+            row[1] = peaks_larger(row[1], -g);
+            out->columns[r.column + j] = peaks_larger(out->columns[r.column + j], g);
+        }
+}
+static void peaks_fold(const tn_fold *fold)
+{
+    int64_t rows = fold->rows ? fold->parameter->shape[0] : 0;
+    memcpy(fold->slot[0], fold->sums, 2 * sizeof(double));
+    for (int64_t i = 0; i < rows; i++)
+        ((tn_real *)fold->slot[1])[i] = (tn_real)(fold->rows[2 * i] - fold->rows[2 * i + 1]);
+    for (int64_t i = 0; fold->columns && i < tn_view_columns(fold->parameter); i++)
+        ((tn_real *)fold->slot[2])[i] = (tn_real)fold->columns[i];
+}
+static const tn_optimizer peaks_table = {
+    .struct_size = sizeof(tn_optimizer), .plan = peaks_plan, .partial = peaks_partial, .fold = peaks_fold};
+TN_LINK(peaks, "transform", TN_NO_HYPER, PEAKS_SLOTS, "Largest gradients",
+        TN_STAGE("gradient") TN_ROUNDS(TN_MAXIMA("tensor", 2, 2, 1)), peaks_table)
+
+TN_DECLARE(peak, TN_NO_HYPER)
+static void peak_partial(const tn_piece *piece, const tn_partial *out)
+{
+    for (int64_t i = 0; i < piece->n; i++)
+        out->scalars[0] = tn_larger(out->scalars[0], fabs(piece->scale * (double)((const tn_real *)piece->g)[i]));
+    out->scalars[1] = -1;
+}
+static void peak_fold(const tn_fold *fold)
+{
+    fold->report[0] = fold->sums[0];
+    fold->report[1] = fold->sums[1];
+    *(double *)fold->k = 1 / (1 + fold->sums[0]);
+}
+static double peak_scale(const void *k) { return *(const double *)k; }
+static const tn_optimizer peak_table = {.struct_size = sizeof(tn_optimizer),
+                                        .constants_bytes = sizeof(double),
+                                        .partial = peak_partial,
+                                        .fold = peak_fold,
+                                        .scale = peak_scale};
+TN_LINK(peak, "transform", TN_NO_HYPER, TN_NO_SLOTS, "Largest gradient",
+        TN_STAGE("gradient") TN_ROUNDS(TN_MAXIMA("model", 2, 0, 0)) TN_REPORTS("largest", "below"), peak_table)
+
+TN_PLUGIN("org.tenon.test.links-rounds", "1.0.0", "Apache-2.0", counter, lines, heavy_ball, unit_step, peaks, peak)

@@ -164,6 +164,36 @@ class Adafactor(Link):
         return -state["m"]
 
 
+class Sm3(Link):
+    """arXiv:1901.11150 algorithm SM3-II. The cover of a matrix (shape[0] times the rest) is its rows and columns, that
+    of anything else its elements; with momentum as the authors' code has it, a mean of the steps."""
+
+    defaults = {"beta": 0.9, "weight_decay": 0.0}
+
+    def rule(self, p, g, t):
+        if t == 1:
+            self.mu = [[np.zeros(s) for s in self.sets(x)] for x in g]
+            self.m = [np.zeros_like(x) for x in g]
+        d = [-self.lr * self.one(i, x) for i, x in enumerate(g)]
+        return d, 1 - self.lr * self.weight_decay
+
+    @staticmethod
+    def sets(x):
+        if x.ndim < 2:
+            return [x.shape]
+        view = x.reshape(x.shape[0], -1)
+        return [(view.shape[0], 1), (1, view.shape[1])]
+
+    def one(self, i, g):
+        view = g.reshape(g.shape[0], -1) if g.ndim >= 2 else g
+        nu = view**2
+        nu = nu + (np.minimum(*self.mu[i]) if g.ndim >= 2 else self.mu[i][0])
+        self.mu[i] = [nu.max(axis=1, keepdims=True), nu.max(axis=0, keepdims=True)] if g.ndim >= 2 else [nu]
+        step = np.divide(view, np.sqrt(nu), out=np.zeros_like(view), where=nu > 0).reshape(g.shape)
+        self.m[i] = self.beta * self.m[i] + (1 - self.beta) * step
+        return self.m[i]
+
+
 def norm_of(arrays):
     return math.sqrt(math.fsum(float(x) ** 2 for a in arrays for x in a.flat))
 
@@ -241,7 +271,7 @@ class ScheduleFree(Link):
         return [(1 - self.beta) * z + self.beta * x for z, x in zip(self.z, self.x)]
 
 
-LINKS = {"sgd": Sgd, "adamw": Adamw, "lion": Lion, "adafactor": Adafactor, "clip-norm": ClipNorm,
+LINKS = {"sgd": Sgd, "adamw": Adamw, "lion": Lion, "adafactor": Adafactor, "sm3": Sm3, "clip-norm": ClipNorm,
          "clip-percentile": ClipPercentile, "centralize": Centralize, "cautious": Cautious, "kl-clip": KlClip, "sam": Sam,
          "schedule-free": ScheduleFree}
 
@@ -253,6 +283,9 @@ CHAINS = [
     ([("adafactor", {"lr": "0.9", "relative_step": "true", "scale_parameter": "true"})], 0),
     ([("adafactor", {"lr": "0.02", "clip": "0.3", "decay": "0.5", "beta1": "0.8", "eps1": "0.01", "eps2": "9",
                      "scale_parameter": "true", "weight_decay": "0.3"})], 0),
+    ([("sm3", {"lr": "0.1"})], 0),
+    ([("sm3", {"lr": "0.02", "beta": "0", "weight_decay": "0.3"})], 0),
+    ([("clip-norm", {"max_norm": "2"}), ("sm3", {"lr": "0.05", "beta": "0.5"})], 0),
     ([("clip-norm", {"max_norm": "2"}), ("sgd", {"lr": "0.1"})], 0),
     ([("clip-percentile", {}), ("sgd", {"lr": "0.1"})], 0),
     ([("clip-percentile", {"percentile": "40", "window": "3", "warmup": "2"}), ("sgd", {"lr": "0.1"})], 0),
