@@ -389,6 +389,9 @@ START_TEST(missing_and_wrong_values)
     check_text("w,h,class\n1,NA,0\n", "a.csv:2:3: column 1 h: 'NA'", "no finite number", plain);
     check_text("ä,ö,class\n1,2,0\r\n\r\n\"ü\",1,0\n", "a.csv:4:1: column 0 ä: 'ü'", "no finite number", plain);
     check_text("w,h,class\n\"ü\",x,0\n", "a.csv:2:1: column 0 w", "", plain);
+    check_text("w,h,class\r1,2,0\r\r1,?,0\r", "a.csv:4:3: column 1 h: '?'", "no finite number", plain);
+    check_text("Löwe,1\nBär,x\n", "a.csv:2:5: column 1: 'x'", "no finite number",
+               (const char *const[]){"header", "false", "label", "0", "targets", "text", NULL});
     check_text("w,h,class\n1,2,0\n1,1e400,0\n", "a.csv:3:3: column 1 h: '1e400'", "does not fit", plain);
     static const char *const wrong[] = {"nan", "inf", "0x10", "1_000", "1,5",   "1e",   "e5",
                                         ".",   "+",   "--1",  "1 2",   "1e5.0", "\x01", "\xff"};
@@ -482,7 +485,7 @@ START_TEST(no_text_at_all)
     static const uint8_t utf16[] = {0xFF, 0xFE, '1', 0, ',', 0}, binary[] = {'1', ',', '0', '\n', '1', 0, '2', '\n'};
     make_directory();
     write_bytes(in_test("a.csv"), utf16, sizeof utf16);
-    check_refused(TN_E_DATA, "a.csv:1:1: ", "UTF-16", NULL, ROWS("train", "a.csv"));
+    check_refused(TN_E_DATA, "a.csv:1:1: ", "UTF-16 text, needed UTF-8", NULL, ROWS("train", "a.csv"));
     write_bytes(in_test("a.csv"), binary, sizeof binary);
     check_refused(TN_E_DATA, "a.csv:2:1: ", "byte 0", NULL, ROWS("train", "a.csv", "header", "false"));
     check_refused(TN_E_IO, "no.csv", "No such file", NULL, ROWS("train", "no.csv"));
@@ -560,7 +563,11 @@ END_TEST
 /* Files that change between describe and load. */
 START_TEST(a_file_that_changes)
 {
-    static const char *const later[] = {"1,0\n2,1\n3,0\n", "1,0\n", "1,0\n2,2\n", "1,0\n2,0\n", "1,1,0\n2,2,1\n"};
+    static char long_one[4 * 5001];
+    for (int i = 0; i < 5000; i++)
+        memcpy(long_one + 4 * i, i ? "2,0\n" : "2,1\n", 4);
+    const char *const later[] = {long_one,     "2,1\n",      "1,0\n2,1\n3,0\n", "1,0\n",
+                                 "1,0\n2,2\n", "1,0\n2,0\n", "1,1,0\n2,2,1\n"};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         tn_error err = {0};
         tn_data_split split = {.struct_size = sizeof split};

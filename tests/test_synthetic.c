@@ -154,7 +154,7 @@ START_TEST(blobs)
     double mean[2][CLASSES][FEATURES] = {{{0}}};
     for (int split = 0; split < 2; split++) {
         set s;
-        double squares = 0;
+        double squares = 0, pairs = 0;
         set_open(&s, 64, split ? "test" : "train",
                  ROWS("features", "5", "noise", "0.25", "train", "30000", "test", "30000"));
         double *x = gather(&s, N, target);
@@ -164,9 +164,13 @@ START_TEST(blobs)
                 mean[split][i % CLASSES][j] += x[i * FEATURES + j] / (N / CLASSES);
         }
         for (int i = 0; i < N; i++)
-            for (int j = 0; j < FEATURES; j++)
-                squares += pow(x[i * FEATURES + j] - mean[split][i % CLASSES][j], 2);
+            for (int j = 0; j < FEATURES; j++) {
+                double d = x[i * FEATURES + j] - mean[split][i % CLASSES][j];
+                squares += d * d;
+                pairs += j ? d * (x[i * FEATURES + j - 1] - mean[split][i % CLASSES][j - 1]) : 0;
+            }
         ck_assert_double_eq_tol(sqrt(squares / (N * FEATURES)), 0.25, 0.25 * 4 / sqrt(2.0 * N * FEATURES));
+        ck_assert_double_eq_tol(pairs / (N * (FEATURES - 1)), 0, 0.0625 * 4 / sqrt(N * (FEATURES - 1)));
         tn_free(x);
         set_close(&s);
     }
@@ -201,17 +205,52 @@ START_TEST(spirals)
 }
 END_TEST
 
+/* Normal in both coordinates, which know nothing of each other, nor of the radius. */
+START_TEST(noise_of_spirals)
+{
+    enum { N = 20000 };
+    static int32_t target[N];
+    double mean[2] = {0}, squares[2] = {0}, across = 0, inner = 0, inner_count = 0;
+    set clean, noisy;
+    const char *const *plain = ROWS("task", "spirals", "noise", "0", "train", "20000");
+    set_open(&clean, 64, "train", plain);
+    set_open(&noisy, 64, "train", ROWS("task", "spirals", "noise", "0.2", "train", "20000"));
+    double *x = gather(&clean, N, target), *y = gather(&noisy, N, target);
+    for (int i = 0; i < N; i++) {
+        double d[2] = {y[2 * i] - x[2 * i], y[2 * i + 1] - x[2 * i + 1]};
+        int within = x[2 * i] * x[2 * i] + x[2 * i + 1] * x[2 * i + 1] < 0.5;
+        for (int k = 0; k < 2; k++) {
+            mean[k] += d[k] / N;
+            squares[k] += d[k] * d[k] / N;
+            inner += within ? d[k] * d[k] / 2 : 0;
+        }
+        across += d[0] * d[1] / N;
+        inner_count += within;
+    }
+    for (int k = 0; k < 2; k++) {
+        ck_assert_double_eq_tol(mean[k], 0, 4 * 0.2 / sqrt(N));
+        ck_assert_double_eq_tol(squares[k], 0.04, 4 * 0.04 * sqrt(2.0 / N));
+    }
+    ck_assert_double_eq_tol(across, 0, 4 * 0.04 / sqrt(N));
+    ck_assert_double_eq_tol(inner / inner_count, 0.04, 4 * 0.04 * sqrt(1.0 / inner_count));
+    tn_free(x);
+    tn_free(y);
+    set_close(&clean);
+    set_close(&noisy);
+}
+END_TEST
+
 /* y - b - x w is noise that x says nothing of; more outputs than are computed at once. */
 START_TEST(regression)
 {
     enum { N = 2000, FEATURES = 3, OUTPUTS = 131 };
     static double y[N][OUTPUTS];
-    double squares = 0, x_squares = 0, mean = 0, across = 0, pairs = 0;
+    double squares = 0, x_squares = 0, mean = 0, across = 0, pairs = 0, blocks = 0;
     set s;
     set_open(&s, 64, "train", ROWS("task", "regression", "noise", "0.5", "features", "3", "outputs", "131"));
     double *x = gather(&s, N, y);
     for (int i = 0; i < N; i++) {
-        double last = 0;
+        double last = 0, first[OUTPUTS];
         for (int j = 0; j < FEATURES; j++)
             x_squares += x[i * FEATURES + j] * x[i * FEATURES + j] / (N * FEATURES);
         for (int k = 0; k < OUTPUTS; k++) {
@@ -222,13 +261,15 @@ START_TEST(regression)
             squares += rest * rest / (N * OUTPUTS);
             across += rest * x[i * FEATURES] / (N * OUTPUTS);
             pairs += rest * last / (N * OUTPUTS);
-            last = rest;
+            last = first[k] = rest;
+            blocks += k >= 128 ? rest * first[k - 128] / (N * (OUTPUTS - 128)) : 0;
         }
     }
     ck_assert_double_eq_tol(x_squares, 1, 4 * sqrt(2.0 / (N * FEATURES)));
     ck_assert_double_eq_tol(mean, 0, 4 * 0.5 / sqrt(N * OUTPUTS));
     ck_assert_double_eq_tol(squares, 0.25, 4 * 0.25 * sqrt(2.0 / (N * OUTPUTS)));
     ck_assert_double_eq_tol(across, 0, 4 * 0.5 / sqrt(N * OUTPUTS));
+    ck_assert_double_eq_tol(blocks, 0, 4 * 0.25 / sqrt(N * (OUTPUTS - 128)));
     ck_assert_double_eq_tol(pairs, 0, 4 * 0.25 / sqrt(N * OUTPUTS));
     tn_free(x);
     set_close(&s);
@@ -265,9 +306,9 @@ END_TEST
 
 START_TEST(noise_of_images)
 {
-    enum { N = 500, SIZE = 10 };
+    enum { N = 1500, SIZE = 10 };
     static int32_t target[N];
-    double mean = 0, squares = 0, largest = 0;
+    double mean = 0, squares = 0, largest = 0, phase = 0, f = TAU * 2 / SIZE;
     set clean, noisy;
     set_open(&clean, 64, "train", ROWS("task", "images", "noise", "0", "size", "10"));
     set_open(&noisy, 64, "train", ROWS("task", "images", "noise", "0.3", "size", "10"));
@@ -278,6 +319,11 @@ START_TEST(noise_of_images)
         squares += d * d / (N * SIZE * SIZE);
         largest = fmax(largest, fabs(d));
     }
+    for (int i = 0; i < N; i += 3) { /* class 0 varies along rows alone: the sine of its phase */
+        double *image = x + i * SIZE * SIZE, sine = (cos(f) * image[0] - image[SIZE]) / sin(f);
+        phase += sine * (y[i * SIZE * SIZE] - image[0]) / (N / 3);
+    }
+    ck_assert_double_eq_tol(phase, 0, 4 * 0.3 * sqrt(0.5 / (N / 3)));
     ck_assert_double_eq_tol(mean, 0, 4 * 0.3 / sqrt(N * SIZE * SIZE));
     ck_assert_double_eq_tol(squares, 0.09, 0.002);
     ck_assert(largest <= 0.3 * sqrt(3) + 1e-9 && largest > 0.3 * sqrt(3) * 0.99);
@@ -298,6 +344,7 @@ int main(void)
     tcase_add_test(tcase, shapes_and_splits);
     tcase_add_test(tcase, blobs);
     tcase_add_test(tcase, spirals);
+    tcase_add_test(tcase, noise_of_spirals);
     tcase_add_test(tcase, regression);
     tcase_add_test(tcase, images_without_noise);
     tcase_add_test(tcase, noise_of_images);
