@@ -393,6 +393,38 @@ START_TEST(damaged_gzip)
 }
 END_TEST
 
+/* Names say nothing: what is no gzip is read as it is, what is packed twice is packed once too often. */
+START_TEST(wrong_gzip)
+{
+    static const char *const page = "<!DOCTYPE html><html>404</html>";
+    tn_error err = {0};
+    uint8_t data[256];
+    bytes f = images(4);
+    set s;
+    make_directory();
+    write_good();
+    ck_assert_int_eq(unlink(in_test("train-images-idx3-ubyte")), 0);
+    write_bytes(in_test("train-images-idx3-ubyte.gz"), f.b, f.n);
+    set_open(&s, 32, test_directory);
+    ck_ok(set_load(&s, &err), err);
+    ck_assert_int_eq(s.train.samples, 4);
+    set_close(&s);
+    write_bytes(in_test("train-images-idx3-ubyte.gz"), page, strlen(page));
+    check_broken(TN_E_DATA, "train-images-idx3-ubyte.gz", "begins with 0x3c21444f, needed 0x00000803");
+    write_gzip("train-images-idx3-ubyte.gz", f.b, f.n);
+    FILE *file = fopen(in_test("train-images-idx3-ubyte.gz"), "rb");
+    ck_assert_ptr_nonnull(file);
+    size_t n = fread(data, 1, sizeof data, file);
+    fclose(file);
+    write_gzip("train-images-idx3-ubyte.gz", data, n);
+    check_broken(TN_E_DATA, "train-images-idx3-ubyte.gz", "begins with 0x1f8b");
+    data[2] = 7; /* a method that there is not */
+    write_bytes(in_test("train-images-idx3-ubyte.gz"), data, n);
+    check_broken(TN_E_DATA, "train-images-idx3-ubyte.gz", "damaged");
+    remove_directory();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("idx");
@@ -407,6 +439,7 @@ int main(void)
     tcase_add_test(tcase, lying_headers);
     tcase_add_test(tcase, wrong_records);
     tcase_add_test(tcase, damaged_gzip);
+    tcase_add_test(tcase, wrong_gzip);
     suite_add_tcase(suite, tcase);
     return test_main(suite);
 }
