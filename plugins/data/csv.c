@@ -50,6 +50,10 @@ enum { CSV_STANDARD, CSV_NONE };
 #define CSV_COLUMNS_MAX ((int64_t)1 << 20) /* columns of a file */
 #define CSV_CLASSES_MAX ((int64_t)1 << 20)
 
+#ifndef CSV_BUFFER
+#define CSV_BUFFER (1 << 15) /* bytes read at once, at least 4 */
+#endif
+
 /* ---- words for messages ---- */
 
 /* Text of a file for one line of a message: what is no printable UTF-8 becomes \xNN; cut after some 60 bytes. */
@@ -100,7 +104,7 @@ typedef struct csv_reader {
     int64_t field_line, field_column; /* where the field begins */
     int64_t bytes;                    /* of the field; more than CSV_FIELD are not kept */
     char text[CSV_FIELD + 1];
-    uint8_t buffer[1 << 15];
+    uint8_t buffer[CSV_BUFFER];
 } csv_reader;
 
 #define CSV_AT_FIELD(r) (r)->path, (long long)(r)->field_line, (long long)(r)->field_column

@@ -4,6 +4,8 @@
  * lengths of two bytes, little-endian, then the bytes of the four files: images and labels of training, which have
  * these lengths, and images of the test split; the rest is its labels.
  */
+#include <zlib.h>
+#define gzbuffer(stream, bytes) gzbuffer(stream, 1024) /* the sanitizer's allocator is slow at large blocks */
 #include "plugins/data/idx.c"
 
 #include "tests/fuzz/data.h"
