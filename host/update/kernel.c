@@ -1,14 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernel.c: the chain's own loops over elements.
+ * kernel.c: the chain's own loops over elements, compiled for three instruction sets: element arithmetic has the same
+ * bits in each.
  */
 #include <string.h>
 
 #include "host/update/internal.h"
 
+#define INLINE static inline __attribute__((always_inline))
+
+/* One function for each instruction set, and NAME, which calls the widest that the processor has. */
+#ifdef __x86_64__
+#define CLONES(name, result, parameters, ...)                                                                          \
+    __attribute__((target("avx512f"))) static result name##_avx512 parameters { return name##_body(__VA_ARGS__); }     \
+    __attribute__((target("avx2"))) static result name##_avx2 parameters { return name##_body(__VA_ARGS__); }          \
+    static result name##_plain parameters { return name##_body(__VA_ARGS__); }                                         \
+    INLINE result name parameters                                                                                      \
+    {                                                                                                                  \
+        return __builtin_cpu_supports("avx512f") ? name##_avx512(__VA_ARGS__)                                          \
+               : __builtin_cpu_supports("avx2")  ? name##_avx2(__VA_ARGS__)                                            \
+                                                 : name##_plain(__VA_ARGS__);                                           \
+    }
+#else
+#define CLONES(name, result, parameters, ...)                                                                          \
+    static result name parameters { return name##_body(__VA_ARGS__); }
+#endif
+
 /* d's zeros are added as -0, which changes no p, not even -0. */
 #define ADD(type)                                                                                                      \
-    static void add_##type(type *restrict p, const type *restrict d, type keep, int64_t n)                             \
+    INLINE void add_##type##_body(type *restrict p, const type *restrict d, type keep, int64_t n)                      \
     {                                                                                                                  \
         if (keep == 1)                                                                                                 \
             for (int64_t i = 0; i < n; i++)                                                                            \
@@ -16,7 +36,8 @@
         else                                                                                                           \
             for (int64_t i = 0; i < n; i++)                                                                            \
                 p[i] = keep * p[i] + d[i];                                                                             \
-    }
+    }                                                                                                                  \
+    CLONES(add_##type, void, (type *restrict p, const type *restrict d, type keep, int64_t n), p, d, keep, n)
 ADD(float)
 ADD(double)
 
@@ -43,7 +64,7 @@ void tn_kernel_copy(void *to, const void *from, size_t bytes) { copy(to, from, b
 
 /* An exponent of ones means inf or nan. */
 #define FINITE(type, word, exponent)                                                                                   \
-    static int32_t finite_##type(const type *x, int64_t n)                                                             \
+    INLINE int32_t finite_##type##_body(const type *x, int64_t n)                                                      \
     {                                                                                                                  \
         word bad = 0, bits;                                                                                            \
         for (int64_t i = 0; i < n; i++) {                                                                              \
@@ -51,7 +72,8 @@ void tn_kernel_copy(void *to, const void *from, size_t bytes) { copy(to, from, b
             bad |= (bits & exponent) == exponent;                                                                      \
         }                                                                                                              \
         return !bad;                                                                                                   \
-    }
+    }                                                                                                                  \
+    CLONES(finite_##type, int32_t, (const type *x, int64_t n), x, n)
 FINITE(float, uint32_t, 0x7F800000u)
 FINITE(double, uint64_t, 0x7FF0000000000000u)
 

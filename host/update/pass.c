@@ -182,6 +182,18 @@ void tn_run_open(tn_chain *chain, int64_t parameter, int32_t kind, const tn_link
 
 /* ---- blocks ---- */
 
+/* Elements of a call of `update`, as the loads, products and stores of neighbouring calls then overlap best; but a
+ * codec's blocks may be as long as TN_CHAIN_BLOCK. */
+#define BLOCK 256
+
+static int64_t block_length(const tn_run *run)
+{
+    int32_t coded = run->p.codec || run->g.codec;
+    for (int32_t i = 0; i < run->count; i++)
+        coded |= run->calls[i].loads;
+    return coded ? TN_CHAIN_BLOCK : BLOCK;
+}
+
 /* What a block's calls share. */
 typedef struct block {
     const void *p;
@@ -256,8 +268,9 @@ void tn_run_write(const tn_pass *pass, const tn_part *part, int32_t thread)
     tn_run run;
     tn_run_open(chain, part->parameter, TN_RUN_WRITE, chain->links + chain->link_count, &chain->threads[thread], &run);
     open_buffers(&run);
+    int64_t length = block_length(&run);
     for (int64_t at = run.p.lo + part->at, end = at + part->n, n; at < end; at += n)
-        write_block(&run, at, n = tn_smaller(TN_CHAIN_BLOCK, end - at));
+        write_block(&run, at, n = tn_smaller(length, end - at));
 }
 
 void tn_run_step(const tn_pass *pass, const tn_part *part, int32_t thread)
@@ -266,8 +279,9 @@ void tn_run_step(const tn_pass *pass, const tn_part *part, int32_t thread)
     tn_run run;
     tn_run_open(chain, part->parameter, TN_RUN_STEP, chain->links + chain->link_count, &chain->threads[thread], &run);
     open_buffers(&run);
+    int64_t length = block_length(&run);
     for (int64_t at = run.p.lo + part->at, end = at + part->n, n; at < end && run.given; at += n) {
-        n = tn_smaller(TN_CHAIN_BLOCK, end - at);
+        n = tn_smaller(length, end - at);
         const block b = block_of(&run, tn_operand_load(&run.p, at, n, run.own->p), at, n);
         run.buffer[TN_BUFFER_G] = tn_operand_load(&run.g, at, n, run.own->buffer[TN_BUFFER_G]);
         run.buffer[TN_BUFFER_D] = step_of(&run, at);
@@ -281,8 +295,9 @@ void tn_run_after(const tn_pass *pass, const tn_part *part, int32_t thread)
     tn_run run;
     tn_run_open(chain, part->parameter, TN_RUN_AFTER, chain->links + chain->link_count, &chain->threads[thread], &run);
     open_buffers(&run);
+    int64_t length = block_length(&run);
     for (int64_t at = run.p.lo + part->at, end = at + part->n, n; at < end && run.count; at += n) {
-        n = tn_smaller(TN_CHAIN_BLOCK, end - at);
+        n = tn_smaller(length, end - at);
         const block b = block_of(&run, tn_operand_load(&run.p, at, n, run.own->p), at, n);
         do_calls(run.calls, run.count, &b, run.own);
     }
@@ -291,6 +306,7 @@ void tn_run_after(const tn_pass *pass, const tn_part *part, int32_t thread)
 void tn_run_dry(tn_run *run, int64_t at, int64_t n)
 {
     size_t real = run->chain->real;
+    int64_t length = block_length(run);
     open_buffers(run);
     run->block = tn_operand_load(&run->p, at, n, run->own->p);
     if (run->reads || run->gradient == TN_BUFFER_G)
@@ -299,7 +315,7 @@ void tn_run_dry(tn_run *run, int64_t at, int64_t n)
         memcpy(run->buffer[TN_BUFFER_D], step_of(run, at), (size_t)n * real);
     for (int64_t done = 0, of; done < n && run->count; done += of) {
         void *buffer[TN_BUFFERS] = {NULL};
-        of = tn_smaller(TN_CHAIN_BLOCK, n - done);
+        of = tn_smaller(length, n - done);
         for (int i = 0; i < TN_BUFFER_NONE; i++)
             buffer[i] = (char *)run->buffer[i] + (size_t)done * real;
         block b = block_of(run, (char *)run->block + (size_t)done * real, at + done, of);

@@ -84,6 +84,26 @@ TN_CLONES static double adafactor_sum_squares(const tn_real *__restrict x, int64
     return tn_squares(x, n, scale);
 }
 
+/* Adds the squares of a part of a row to its columns, and returns their sum. */
+TN_CLONES static double adafactor_row_squares(const tn_real *__restrict g, int64_t n, double scale,
+                                              double *__restrict columns)
+{
+    double lane[TN_LANES] = {0};
+    int64_t i = 0;
+    for (; i + TN_LANES <= n; i += TN_LANES)
+        for (int j = 0; j < TN_LANES; j++) {
+            double x = scale * (double)g[i + j];
+            lane[j] += x * x;
+            columns[i + j] += x * x;
+        }
+    for (int j = 0; i + j < n; j++) {
+        double x = scale * (double)g[i + j];
+        lane[j] += x * x;
+        columns[i + j] += x * x;
+    }
+    return tn_add_lanes(lane);
+}
+
 static void adafactor_squares(const tn_piece *piece, const tn_partial *out)
 {
     const tn_real *g = (const tn_real *)piece->g;
@@ -91,13 +111,9 @@ static void adafactor_squares(const tn_piece *piece, const tn_partial *out)
         out->scalars[0] = adafactor_sum_squares((const tn_real *)piece->p, piece->n, 1);
     if (!out->rows)
         return;
-    for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);) {
-        out->rows[r.row - piece->lo / r.columns] = adafactor_sum_squares(g + r.at, r.n, piece->scale);
-        for (int64_t j = 0; j < r.n; j++) {
-            double x = piece->scale * (double)g[r.at + j];
-            out->columns[r.column + j] += x * x;
-        }
-    }
+    for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);)
+        out->rows[r.row - piece->lo / r.columns] =
+            adafactor_row_squares(g + r.at, r.n, piece->scale, out->columns + r.column);
 }
 
 static void adafactor_means(const adafactor_constants *k, double eps1, const double *sums, double count, int64_t n,
@@ -126,13 +142,18 @@ static void adafactor_fold_squares(const tn_fold *fold)
 
 /* ---- round 1: squares of the step ---- */
 
+#define PART 256 /* elements whose steps are there before their squares are added; a multiple of TN_LANES */
+
 TN_CLONES static double adafactor_factored_squares(int64_t n, tn_real scale, tn_real row, const tn_real *__restrict g,
                                                    const tn_real *__restrict c)
 {
     double lane[TN_LANES] = {0};
-    for (int64_t i = 0; i < n; i++) {
-        double u = (double)adafactor_factored(scale * g[i], row, c[i]);
-        lane[i % TN_LANES] += u * u;
+    tn_real u[PART];
+    for (int64_t at = 0, part; at < n; at += part) {
+        part = n - at < PART ? n - at : PART;
+        for (int64_t i = 0; i < part; i++)
+            u[i] = adafactor_factored(scale * g[at + i], row, c[at + i]);
+        tn_add_squares(lane, u, part, 1);
     }
     return tn_add_lanes(lane);
 }
@@ -141,10 +162,14 @@ TN_CLONES static double adafactor_whole_squares(adafactor_constants k, int64_t n
                                                 const tn_real *__restrict g, const tn_real *__restrict v)
 {
     double lane[TN_LANES] = {0};
-    for (int64_t i = 0; i < n; i++) {
-        tn_real copy = v[i];
-        double u = (double)adafactor_whole(k, scale * g[i], &copy);
-        lane[i % TN_LANES] += u * u;
+    tn_real u[PART];
+    for (int64_t at = 0, part; at < n; at += part) {
+        part = n - at < PART ? n - at : PART;
+        for (int64_t i = 0; i < part; i++) {
+            tn_real copy = v[at + i];
+            u[i] = adafactor_whole(k, scale * g[at + i], &copy);
+        }
+        tn_add_squares(lane, u, part, 1);
     }
     return tn_add_lanes(lane);
 }
@@ -197,6 +222,12 @@ TN_CLONES static void adafactor_mean_loop(adafactor_constants k, int64_t n, tn_r
         d[i] = -(m[i] = k.beta1 * m[i] + k.one_minus_beta1 * (tn_real)k.step * d[i]);
 }
 
+TN_CLONES static void adafactor_scale_loop(int64_t n, tn_real step, tn_real *__restrict d)
+{
+    for (int64_t i = 0; i < n; i++)
+        d[i] *= step;
+}
+
 static void adafactor_update(const tn_piece *piece)
 {
     const adafactor_constants *k = (const adafactor_constants *)piece->k;
@@ -214,8 +245,7 @@ static void adafactor_update(const tn_piece *piece)
         adafactor_mean_loop(*k, n, (tn_real *)piece->slot[matrix ? 2 : 1], d);
         return;
     }
-    for (int64_t i = 0; i < n; i++)
-        d[i] *= -(tn_real)k->step;
+    adafactor_scale_loop(n, -(tn_real)k->step, d);
 }
 
 static double adafactor_keep(const void *k) { return ((const adafactor_constants *)k)->keep; }

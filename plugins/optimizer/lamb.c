@@ -52,23 +52,35 @@ TN_BOTH tn_real lamb_element(lamb_constants k, tn_real p, tn_real g, tn_real *m,
 }
 TN_ELEMENT_UPDATE(lamb, lamb_element, lamb_constants, lamb_slots, SLOTS)
 
-/* Squares of p and of the direction, from copies of the state: 16 lanes, added in order. */
+#define PART 256 /* elements whose directions are there before their squares are added; a multiple of TN_LANES */
+
+/* The squares of the direction, from copies of the state. */
+TN_CLONES static double lamb_squares(lamb_constants k, int64_t n, tn_real scale, const tn_real *__restrict p,
+                                     const tn_real *__restrict g, const tn_real *__restrict m,
+                                     const tn_real *__restrict v)
+{
+    double lane[TN_LANES] = {0};
+    tn_real d[PART];
+    for (int64_t at = 0, part; at < n; at += part) {
+        part = n - at < PART ? n - at : PART;
+        for (int64_t i = 0; i < part; i++) {
+            tn_real new_m = m[at + i], new_v = v[at + i];
+            d[i] = lamb_direction(k, p[at + i], scale * g[at + i], &new_m, &new_v);
+        }
+        tn_add_squares(lane, d, part, 1);
+    }
+    return tn_add_lanes(lane);
+}
+
+TN_CLONES static double lamb_norm(const tn_real *__restrict p, int64_t n) { return tn_squares(p, n, 1); }
+
 static void lamb_partial(const tn_piece *piece, const tn_partial *out)
 {
-    const lamb_constants k = *(const lamb_constants *)piece->k;
     const lamb_slots *slots = (const lamb_slots *)piece->slot;
-    const tn_real *p = (const tn_real *)piece->p, *g = (const tn_real *)piece->g;
-    double of_p[16] = {0}, of_d[16] = {0};
-    for (int64_t i = 0; i < piece->n; i++) {
-        tn_real m = ((const tn_real *)slots->m)[i], v = ((const tn_real *)slots->v)[i];
-        tn_real d = lamb_direction(k, p[i], (tn_real)piece->scale * g[i], &m, &v);
-        of_p[i % 16] += (double)p[i] * p[i];
-        of_d[i % 16] += (double)d * d;
-    }
-    for (int lane = 0; lane < 16; lane++) {
-        out->scalars[0] += of_p[lane];
-        out->scalars[1] += of_d[lane];
-    }
+    const tn_real *p = (const tn_real *)piece->p;
+    out->scalars[0] = lamb_norm(p, piece->n);
+    out->scalars[1] = lamb_squares(*(const lamb_constants *)piece->k, piece->n, (tn_real)piece->scale, p,
+                                   (const tn_real *)piece->g, (const tn_real *)slots->m, (const tn_real *)slots->v);
 }
 
 static void lamb_fold(const tn_fold *fold)

@@ -18,17 +18,25 @@ static int32_t centralize_plan(const tn_parameter *parameter, const void *hyper,
     return tn_is_matrix(parameter) ? planner->slot(planner->host, &slot_mean) : TN_OK;
 }
 
+TN_CLONES static double centralize_sum(int64_t n, double scale, const tn_real *__restrict g)
+{
+    double lane[TN_LANES] = {0};
+    int64_t i = 0;
+    for (; i + TN_LANES <= n; i += TN_LANES)
+        for (int j = 0; j < TN_LANES; j++)
+            lane[j] += scale * (double)g[i + j];
+    for (int j = 0; i + j < n; j++)
+        lane[j] += scale * (double)g[i + j];
+    return tn_add_lanes(lane);
+}
+
 static void centralize_partial(const tn_piece *piece, const tn_partial *out)
 {
     const tn_real *g = (const tn_real *)piece->g;
     if (!out->rows)
         return;
-    for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);) {
-        double lane[TN_LANES] = {0};
-        for (int64_t i = 0; i < r.n; i++)
-            lane[i % TN_LANES] += piece->scale * (double)g[r.at + i];
-        out->rows[r.row - piece->lo / r.columns] = tn_add_lanes(lane);
-    }
+    for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);)
+        out->rows[r.row - piece->lo / r.columns] = centralize_sum(r.n, piece->scale, g + r.at);
 }
 
 static void centralize_fold(const tn_fold *fold)

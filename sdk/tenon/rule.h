@@ -19,7 +19,7 @@
  *   TN_ROUNDS(TN_MAXIMA("tensor", 1, 1, 1))                        likewise, of the largest numbers >= 0
  *   SLOTS(TN_SLOT_RECORD)                                          slot_NAME for each row, to be handed to a planner
  *   for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);)       the parts of a piece that lie in one row each
- *   tn_squares                                                     the sum of squares for a norm
+ *   tn_squares, tn_add_squares                                     the sum of squares for a norm, at once or in parts
  */
 #ifndef TENON_RULE_H
 #define TENON_RULE_H
@@ -124,12 +124,11 @@ static inline TN_UNUSED double tn_add_lanes(double *lane)
     return lane[0];
 }
 
-/* The sum of (scale * x[i])^2. f32 can not overflow; f64 beyond 1e154 does. To be called from a function with
- * TN_CLONES.
- */
-static inline TN_UNUSED double tn_squares(const tn_real *__restrict x, int64_t n, double scale)
+/* Adds (scale * x[i])^2 to lane i % TN_LANES. Where a sum is taken in parts, all but the last are whole multiples of
+ * TN_LANES. f32 can not overflow; f64 beyond 1e154 does. To be called from a function with TN_CLONES. */
+static inline TN_UNUSED void tn_add_squares(double *__restrict lane, const tn_real *__restrict x, int64_t n,
+                                            double scale)
 {
-    double lane[TN_LANES] = {0};
     int64_t i = 0;
     for (; i + TN_LANES <= n; i += TN_LANES)
         for (int j = 0; j < TN_LANES; j++) {
@@ -140,14 +139,14 @@ static inline TN_UNUSED double tn_squares(const tn_real *__restrict x, int64_t n
         double y = scale * (double)x[i + j];
         lane[j] += y * y;
     }
-    return tn_add_lanes(lane);
 }
 
-/* What a round with reduce "max" takes of two numbers: the larger one, NaN as infinity, so that it is not lost. */
-static inline TN_UNUSED double tn_larger(double a, double b)
+/* The sum of all of them; likewise. */
+static inline TN_UNUSED double tn_squares(const tn_real *__restrict x, int64_t n, double scale)
 {
-    double x = b == b ? b : INFINITY;
-    return x > a ? x : a;
+    double lane[TN_LANES] = {0};
+    tn_add_squares(lane, x, n, scale);
+    return tn_add_lanes(lane);
 }
 
 /* ---- rules ---- */
