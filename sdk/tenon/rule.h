@@ -149,6 +149,13 @@ static inline TN_UNUSED double tn_squares(const tn_real *__restrict x, int64_t n
     return tn_add_lanes(lane);
 }
 
+/* What a round with reduce "max" takes of two numbers: the larger one, NaN as infinity, so that it is not lost. */
+static inline TN_UNUSED double tn_larger(double a, double b)
+{
+    double x = b == b ? b : INFINITY;
+    return x > a ? x : a;
+}
+
 /* ---- rules ---- */
 
 #define TN_DECLARE_RULE(name, HYPER, SLOTS)                                                                            \
