@@ -18,7 +18,7 @@
 
 #include "host/base/memory.h"
 #include "host/base/text.h"
-#include "host/plugin/record.h"
+#include "host/plugin/binding.h"
 
 struct tn_library {
     tn_library *next;
@@ -97,13 +97,14 @@ static int add_ranges(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
+/* Its ranges, and whether its calls stay within them. */
 static int32_t find_object(const char *path, void *handle, tn_object *ret, tn_error *err)
 {
     object_search search = {NULL, ret};
     ret->count = 0;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &search.map) != 0 || !dl_iterate_phdr(add_ranges, &search))
         return tn_error_set(err, TN_E_INTERNAL, "%s: loaded, but not found among the loaded objects", path);
-    return TN_OK;
+    return tn_binding_check(path, search.map, ret, err);
 }
 
 /* dlsym also searches what the file depends on, so the symbol must lie in the file itself. */
