@@ -269,8 +269,9 @@ typedef struct {
     const tn_slot_list *has;
     tn_items *items; /* planned anew; NULL: none */
     int64_t parameter;
-    int32_t count; /* slots planned so far */
-    int32_t wrong; /* 1: something else than there is; then what */
+    int32_t count;  /* slots planned so far */
+    int32_t memory; /* 1: there was none to compare with */
+    int32_t wrong;  /* 1: something else than there is; then what */
     char what[64];
 } comparing;
 
@@ -282,6 +283,13 @@ static int32_t differ(comparing *c, const char *what)
     return TN_E_INVALID;
 }
 
+/* Of an item's plan. */
+static int32_t differ_or_no_memory(comparing *c, int32_t status, const char *what)
+{
+    c->memory |= status == TN_E_MEMORY;
+    return status == TN_OK || status == TN_E_MEMORY ? status : differ(c, what);
+}
+
 static int32_t compare_slot(void *host, const tn_slot *slot)
 {
     comparing *c = host;
@@ -289,7 +297,7 @@ static int32_t compare_slot(void *host, const tn_slot *slot)
     tn_take(&taken, sizeof taken, slot);
     int32_t at = c->count++, arena = at < c->has->count ? c->has->arena[at] : -1;
     if (c->items && taken.shape && tn_items_shape(taken.shape))
-        return tn_items_slot(c->items, c->parameter, at, &taken, NULL) ? differ(c, "(an item's)") : TN_OK;
+        return differ_or_no_memory(c, tn_items_slot(c->items, c->parameter, at, &taken, NULL), "(an item's)");
     if (taken.name && arena >= 0 && strcmp(c->link->arenas[arena].name, taken.name) == 0)
         return c->wrong ? TN_E_INVALID : TN_OK;
     return differ(c, taken.name ? taken.name : "(no name)");
@@ -304,7 +312,8 @@ static int32_t compare_scratch(void *host, int64_t bytes)
 static int32_t compare_item(void *host, const struct tn_box *boxes, int32_t count)
 {
     comparing *c = host;
-    return c->items && !tn_items_add(c->items, c->parameter, boxes, count, NULL) ? TN_OK : differ(c, "(other items)");
+    int32_t status = c->items ? tn_items_add(c->items, c->parameter, boxes, count, NULL) : TN_E_INVALID;
+    return differ_or_no_memory(c, status, "(other items)");
 }
 
 static int32_t plan_again(const tn_chain *chain, comparing *c, tn_error *err)
@@ -313,6 +322,8 @@ static int32_t plan_again(const tn_chain *chain, comparing *c, tn_error *err)
     const tn_slot_planner planner = {sizeof planner, 0, c, compare_slot, compare_scratch, compare_item};
     tn_error_clear(err);
     int32_t status = link->table.plan(&chain->parameters->list[c->parameter], link->instance->hyper, &planner, err);
+    if (c->memory)
+        return tn_link_no_memory(link, err);
     if (status && !c->wrong)
         return tn_error_wrap(err, status, "%s", link->instance->path);
     return TN_OK; /* less than it has is no harm */
