@@ -532,7 +532,7 @@ static int32_t do_step(tenon_update *u, const tenon_step *step, tn_step_result *
 int32_t tenon_update_step(tenon_update *u, const tenon_step *step, tenon_step_result *ret, tn_error *err)
 {
     tenon_step taken;
-    tn_step_result result = {0, -1};
+    tn_step_result result = {0, -1, NULL};
     fenv_t own;
     tn_take(&taken, sizeof taken, step);
     fegetenv(&own);

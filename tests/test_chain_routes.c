@@ -89,6 +89,41 @@ START_TEST(a_route_to_nothing_is_refused)
 }
 END_TEST
 
+START_TEST(a_rule_that_is_left_nothing_is_refused)
+{
+    static char *name = "*";
+    tn_selector all = {.names = &name, .name_count = 1};
+    world *w = four(1);
+    world_link(w, "adamw");
+    on(w, &all);
+    world_link(w, "sgd");
+    assert_refused(w, "update.sgd", "none of the 4 parameters");
+}
+END_TEST
+
+/* Of a rule that goes on as if its slot had not been refused. */
+START_TEST(slots_without_a_good_name_are_refused)
+{
+    const char *const faults[][2] = {{"null", "NULL"},     {"unnamed", "a name"}, {"empty", "a name"},
+                                     {"space", "letters"}, {"slash", "letters"},  {"letter", "letters"},
+                                     {"none", NULL}};
+    tn_error err = {0};
+    ck_ok(tn_registry_add_file(test_plugins(), test_path("TENON_TEST_PLUGINS", "slot-wrong.so"), &err), err);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        world *w = four(1);
+        world_link(w, "slot-wrong", "fault", faults[i][0]);
+        int32_t status = world_try_chain(w);
+        ck_assert_int_eq(status, faults[i][1] ? TN_E_PLUGIN : TN_OK);
+        ck_assert_msg(!status || (strstr(w->err.msg, "update.slot-wrong: plan for parameter 'p0'") &&
+                                  strstr(w->err.msg, faults[i][1])),
+                      "%s", w->err.msg);
+        if (!status)
+            world_slot(w, "slot-wrong", "A-z_0.9", 0);
+        world_free(w);
+    }
+}
+END_TEST
+
 START_TEST(writers_must_be_apart)
 {
     world *w = four(1);
@@ -232,6 +267,8 @@ int main(void)
     tcase_add_test(tests, a_parameter_without_a_rule_is_refused);
     tcase_add_test(tests, two_rules_for_the_rest_are_refused);
     tcase_add_test(tests, a_route_to_nothing_is_refused);
+    tcase_add_test(tests, a_rule_that_is_left_nothing_is_refused);
+    tcase_add_test(tests, slots_without_a_good_name_are_refused);
     tcase_add_test(tests, writers_must_be_apart);
     tcase_add_test(tests, each_parameter_follows_its_rule);
     tcase_add_test(tests, a_round_sums_what_the_link_is_on);

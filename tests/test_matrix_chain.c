@@ -224,7 +224,7 @@ static void failing_step(tn_comm *comm, void *arg)
     if (rank == size - 1)
         ck_assert_refused(status, TN_E_IO, w->err, "update.muon: matrix product: ", "the card fell off the bus");
     else
-        ck_assert_refused(status, TN_E_STOPPED, w->err, "update.muon: ", "another process");
+        ck_assert_refused(status, TN_E_IO, w->err, "update.muon: ", "another process");
     ck_assert_uint_eq(hash_of_p(w), before);
     chain_free(w, &c);
 }

@@ -582,16 +582,21 @@ END_TEST
 
 START_TEST(wrong_plans_are_refused)
 {
-    static const char *const cases[][2] = {{"twins", "two slots of one name"}, {"shape", "another shape"},
-                                           {"init", "zero, one, parameter"},   {"flag", "does not know"},
-                                           {"memory", "memory outside"},       {"careless", "does not know"},
+    static const char *const cases[][2] = {{"twins", "two slots of one name"},
+                                           {"shape", "another shape"},
+                                           {"init", "zero, one, parameter"},
+                                           {"flag", "does not know"},
+                                           {"memory", "memory outside"},
+                                           {"careless", "does not know"},
+                                           {"null", "is NULL"},
+                                           {"name", "letters, digits"},
                                            {"silent", "without a message"}};
     static const int64_t sizes[] = {3, 7};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const tn_setting fault = {"fault", cases[i][0]};
         world *w = world_new(64, 1, 2, sizes);
         int32_t status = try_rule(w, "minimizer-wrong", &fault, 1);
-        ck_assert_msg(status == (i < 6 ? TN_E_PLUGIN : TN_E_INVALID) && strstr(w->err.msg, cases[i][1]), "%s: %d: %s",
+        ck_assert_msg(status == (i < 8 ? TN_E_PLUGIN : TN_E_INVALID) && strstr(w->err.msg, cases[i][1]), "%s: %d: %s",
                       cases[i][0], status, w->err.msg);
         world_free(w);
     }
@@ -803,6 +808,8 @@ START_TEST(averages_follow_what_is_committed)
     w->broken_from = w->calls + 1; /* this step's gradient is good, what it looks at is not */
     chain_step(w, chain, &result);
     ck_assert_int_eq(result.committed, 0);
+    ck_assert_str_eq(result.rejected, "lbfgs");
+    ck_assert_int_eq(result.bad_parameter, -1);
     ck_assert_int_eq(*tn_chain_update(chain), 3);
     ck_assert(*(double *)average.data == before && *(double *)w->parameters.p == p);
     tn_chain_destroy(chain);

@@ -62,6 +62,7 @@ typedef struct tn_report {
 typedef struct tn_step_result {
     int32_t committed;     /* 0: skipped; then no bit of p, slots or clocks changed */
     int64_t bad_parameter; /* when skipped: the first parameter whose gradient is not finite, else -1 */
+    const char *rejected;  /* when skipped: the handle of the rule that found no step; lives as long as the chain */
 } tn_step_result;
 
 /* One state tensor, for checkpoints, plans and tests. */
@@ -100,6 +101,9 @@ typedef struct tn_step {
  * goes on after the vote, a step that a later sum skips, or that a product or comm fails, leaves that state advanced.
  * Allocates nothing. [main] */
 int32_t tn_chain_step(tn_chain *chain, const tn_step *step, tn_step_result *ret, tn_error *err);
+
+/* Instead of a step: the attempt changes nothing. Reports have no values until the next step. [main] */
+void tn_chain_skip(tn_chain *chain, int64_t attempt);
 
 /* Before a window's gradient: which taps the coming update wants, TN_TAP_*; clears the tapped slots. [main] */
 int32_t tn_chain_tapping(tn_chain *chain);

@@ -250,7 +250,7 @@ static int32_t agree(const tn_items *s, int32_t own, tn_error *err)
     int32_t any = 0, status = tn_comm_any(s->options.comm, own != TN_OK, &any, own ? NULL : err);
     if (own || status)
         return own ? own : status;
-    return any ? tn_error_set(err, TN_E_STOPPED, "%s: the step failed on another process, whose message says why",
+    return any ? tn_error_set(err, TN_E_IO, "%s: the step failed on another process, whose message says why",
                               s->options.path)
                : TN_OK;
 }

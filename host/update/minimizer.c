@@ -47,7 +47,7 @@ struct tn_minimizer_link {
     int32_t *flawed; /* [threads]: found a number that is not finite */
 
     double scale; /* of one step */
-    int32_t moved;
+    int32_t moved, rejected;
     double answers[TN_ASK_MAX];
     tn_ask ask;
 };
@@ -142,8 +142,13 @@ static int32_t read_flags(const char *flags)
 static int32_t check_slot(const planning *p, const tn_slot *slot, int32_t persistent)
 {
     static const char *const inits[] = {"zero", "one", "parameter"};
-    if (!slot->name || !slot->name[0] || !slot->init || !known_word(slot->init, strlen(slot->init), inits, 3))
-        return bad_plugin(p->link, "a slot has no name, or an init other than zero, one, parameter", p->err);
+    if (!tn_slot_named(slot->name))
+        return bad_plugin(p->link,
+                          "it plans a slot without a name, or with one of other characters than letters, digits and "
+                          "- _ .",
+                          p->err);
+    if (!slot->init || !known_word(slot->init, strlen(slot->init), inits, 3))
+        return bad_plugin(p->link, "a slot has an init other than zero, one, parameter", p->err);
     if (slot->shape && strcmp(slot->shape, "like") != 0)
         return bad_plugin(p->link, "a slot has another shape than \"like\"", p->err);
     if (persistent < 0)
@@ -181,9 +186,11 @@ static int32_t plan_slot(void *host, const tn_slot *slot)
 {
     planning *p = host;
     tn_slot taken;
-    tn_take(&taken, sizeof taken, slot);
+    if (!p->status && !slot)
+        p->status = bad_plugin(p->link, "it plans a slot that is NULL", p->err);
     if (p->status)
         return p->status;
+    tn_take(&taken, sizeof taken, slot);
     if (!p->compare)
         p->status = add_slot(p, &taken);
     else if (!taken.name || p->count >= p->link->vector_count ||
@@ -610,14 +617,16 @@ int32_t tn_minimizer_step(tn_minimizer_link *link, const tn_step *step, const tn
         return tn_error_set(err, TN_E_NUMERIC, "%s: the gradient's scale is %g, needed a finite number",
                             link->instance->path, step->scale);
     link->scale = step->scale;
-    link->moved = 0;
+    link->moved = link->rejected = 0;
     link->context.attempt = step->attempt;
     link->context.update = clock->update;
     memcpy(link->memory_before, link->memory, (size_t)link->memory_count * sizeof *link->memory);
     memset(link->answers, 0, sizeof link->answers);
     link->answers[0] = step->loss;
-    if (isfinite(step->loss) && finite_gradient(link))
+    if (isfinite(step->loss) && finite_gradient(link)) {
         status = converse(link, clock, report, &end, err);
+        link->rejected = !status && end == TN_ASK_REJECT;
+    }
     if (status || end == TN_ASK_REJECT)
         undo(link);
     if (!status)
@@ -626,6 +635,8 @@ int32_t tn_minimizer_step(tn_minimizer_link *link, const tn_step *step, const tn
 }
 
 /* ---- looking in ---- */
+
+int32_t tn_minimizer_rejected(const tn_minimizer_link *link) { return link->rejected; }
 
 size_t tn_minimizer_slot_count(const tn_minimizer_link *link)
 {

@@ -36,6 +36,9 @@ void tn_minimizer_close(tn_minimizer_link *link);
 int32_t tn_minimizer_step(tn_minimizer_link *link, const tn_step *step, const tn_clock *clock, double *report,
                           int32_t *ret_committed, tn_error *err);
 
+/* Whether the last step ended because the rule rejected it. */
+int32_t tn_minimizer_rejected(const tn_minimizer_link *link);
+
 /* State for checkpoints: one entry for each slot and parameter, then the memory (f64, "global", parameter -1). */
 size_t tn_minimizer_slot_count(const tn_minimizer_link *link);
 void tn_minimizer_slot_at(const tn_minimizer_link *link, size_t index, tn_chain_slot *ret);

@@ -155,12 +155,33 @@ static int32_t add_slot(const planning *p, const tn_slot *slot)
     return status;
 }
 
+int32_t tn_slot_named(const char *name)
+{
+    size_t n = name ? strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") : 0;
+    return n > 0 && name[n] == 0;
+}
+
+/* The caller's slot, or why there is none. */
+static int32_t take_slot(const planning *p, const tn_slot *slot, tn_slot *ret)
+{
+    if (!slot)
+        return tn_link_bad_note(p->link, "it plans a slot that is NULL", p->err);
+    tn_take(ret, sizeof *ret, slot);
+    return tn_slot_named(ret->name)
+               ? TN_OK
+               : tn_link_bad_note(p->link,
+                                  "it plans a slot without a name, or with one of other characters "
+                                  "than letters, digits and - _ .",
+                                  p->err);
+}
+
 static int32_t plan_slot(void *host, const tn_slot *slot)
 {
     planning *p = host;
     tn_slot taken;
     tn_slot_list *list = &p->link->slots[p->parameter];
-    tn_take(&taken, sizeof taken, slot);
+    if (!p->status)
+        p->status = take_slot(p, slot, &taken);
     if (p->status)
         return p->status;
     if (list->count == TN_CHAIN_SLOTS)
@@ -294,6 +315,8 @@ static int32_t compare_slot(void *host, const tn_slot *slot)
 {
     comparing *c = host;
     tn_slot taken;
+    if (!slot)
+        return differ(c, "(none)");
     tn_take(&taken, sizeof taken, slot);
     int32_t at = c->count++, arena = at < c->has->count ? c->has->arena[at] : -1;
     if (c->items && taken.shape && tn_items_shape(taken.shape))

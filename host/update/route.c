@@ -124,8 +124,13 @@ static int32_t route_rules(const tn_chain *chain, tn_link *rest, int64_t i, tn_e
 
 static int32_t check_route(const tn_chain *chain, const tn_link *link, tn_error *err)
 {
-    if (link->first >= 0 || !link->instance->on || chain->parameters->count == 0)
+    if (link->first >= 0 || chain->parameters->count == 0)
         return TN_OK;
+    if (!link->instance->on)
+        return tn_error_set(err, TN_E_INVALID,
+                            "%s: the rules with `on:` leave it none of the %d parameters; narrow the `on:` of one or "
+                            "remove the link",
+                            link->instance->path, (int)chain->parameters->count);
     return tn_error_set(err, TN_E_INVALID,
                         "%s: its `on:` admits none of the %d parameters, the first of which is '%s'; correct it or "
                         "remove the link",

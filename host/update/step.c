@@ -55,7 +55,7 @@ static int32_t vote(tn_chain *chain, int32_t finite, tn_step_result *ret, tn_err
     if (!status && skip)
         status = first_bad(chain, &bad, err);
     if (!status)
-        *ret = (tn_step_result){!skip, bad};
+        *ret = (tn_step_result){!skip, bad, NULL};
     return status;
 }
 
@@ -227,7 +227,11 @@ static int32_t minimize(tn_chain *chain, const tn_step *step, tn_step_result *re
         tn_minimizer_step(chain->minimizer, step, &clock, link->report_count ? chain->report : NULL, &committed, err);
     if (status)
         return status;
-    *ret = (tn_step_result){committed, -1};
+    *ret = (tn_step_result){committed, -1, NULL};
+    if (!committed && tn_minimizer_rejected(chain->minimizer))
+        ret->rejected = link->instance->handle;
+    else if (!committed)
+        ret->bad_parameter = tn_find_bad(chain);
     for (size_t j = 0; j < link->report_count && committed; j++)
         link->reports[j].value = chain->report[j];
     if (committed) {
@@ -260,7 +264,7 @@ static int32_t update(tn_chain *chain, const tn_step *step, tn_step_result *ret,
 
 int32_t tn_chain_step(tn_chain *chain, const tn_step *step, tn_step_result *ret, tn_error *err)
 {
-    tn_step_result result = {0, -1};
+    tn_step_result result = {0, -1, NULL};
     int32_t status = check_arguments(chain, step->scale, err);
     if (status)
         return status;
@@ -275,6 +279,12 @@ int32_t tn_chain_step(tn_chain *chain, const tn_step *step, tn_step_result *ret,
     if (!status)
         *ret = result;
     return status;
+}
+
+void tn_chain_skip(tn_chain *chain, int64_t attempt)
+{
+    chain->next_attempt = attempt + 1;
+    forget_reports(chain);
 }
 
 /* ---- taps ---- */

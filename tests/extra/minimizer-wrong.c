@@ -7,7 +7,7 @@
 #define HYPER(X)                                                                                                       \
     X(choice, fault, none,                                                                                             \
       "none | endless | kind | vector_a | vector_b | to_g | to_far | count | unannounced | twins | shape | init | "    \
-      "flag | memory | careless | silent",                                                                             \
+      "flag | memory | careless | silent | null | name",                                                               \
       "what is wrong")                                                                                                 \
     X(real, lr, 0.125, "[0, inf)", "step size; from 1 on it plans a slot more")
 TN_DECLARE(minimizer_wrong, HYPER)
@@ -28,7 +28,9 @@ enum {
     FLAG,
     MEMORY,
     CARELESS,
-    SILENT
+    SILENT,
+    NULL_SLOT,
+    NAME
 };
 enum { TRACE = TN_VECTOR_FIRST, OTHER };
 
@@ -42,11 +44,11 @@ static int32_t minimizer_wrong_plan(const void *hyper, const tn_minimizer_planne
         return TN_E_INVALID;
     planner->memory(planner->host, fault == MEMORY ? -1 : 2);
     planner->slot(planner->host, &slot);
-    slot.name = fault == TWINS ? "trace" : "other";
+    slot.name = fault == TWINS ? "trace" : fault == NAME ? "an other" : "other";
     slot.shape = fault == SHAPE ? "rows" : "like";
     slot.init = fault == INIT ? "identity" : "parameter";
     slot.flags = fault == FLAG || fault == CARELESS ? "unheard-of" : "transient";
-    int32_t status = planner->slot(planner->host, &slot);
+    int32_t status = planner->slot(planner->host, fault == NULL_SLOT ? NULL : &slot);
     slot.name = "more";
     if (h->lr >= 1 && !status)
         status = planner->slot(planner->host, &slot);
