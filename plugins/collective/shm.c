@@ -427,7 +427,7 @@ static int32_t shm_late(shm_run *r, int32_t p)
         p = next;
     }
     shm_describe(&mine, r->t->sequence, call, sizeof call);
-    return shm_fail(r, TN_E_STOPPED,
+    return shm_fail(r, TN_E_IO,
                     "collective shm: %s (process %d) did not come within %g s to %s of %s: it hangs, is slower than "
                     "that, or calls something else",
                     shm_who(r->group, p, who, sizeof who), r->s->segment->ranks[p].pid, r->t->timeout, call,
@@ -1128,7 +1128,7 @@ static int32_t shm_listen(shm_meeting *m, tn_error *err)
         if (errno != EADDRINUSE)
             return tn_fail(err, TN_E_IO, "collective shm: name %s: %s", m->name, strerror(errno));
         if (shm_left_ms(m) == 0)
-            return tn_fail(err, TN_E_STOPPED,
+            return tn_fail(err, TN_E_IO,
                            "collective shm: name %s has been in use by another rank 0 for %g s: a run of the same name "
                            "is starting; choose another (row name, or TENON_SHM)",
                            m->name, m->patience);
@@ -1195,7 +1195,7 @@ static int32_t shm_missing(const shm_meeting *m, tn_error *err)
     for (int32_t p = 1; p < m->group->size && used < sizeof list - 16; p++)
         if (m->sockets[p] < 0)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", used ? ", " : "", p);
-    return tn_fail(err, TN_E_STOPPED,
+    return tn_fail(err, TN_E_IO,
                    "collective shm: of %d ranks of %s these did not come within %g s: %s; were they started, with "
                    "the same name and number of ranks?",
                    m->group->size, m->name, m->patience, list);
@@ -1230,8 +1230,8 @@ static int32_t shm_confirm(const shm_meeting *m, tn_error *err)
     char byte;
     for (int32_t p = 1; p < m->group->size; p++) {
         if (!shm_readable(m->sockets[p], shm_left_ms(m) + 1000))
-            return tn_fail(err, TN_E_STOPPED,
-                           "collective shm: rank %d (process %d) stopped while the group was opening", p, m->pid[p]);
+            return tn_fail(err, TN_E_IO, "collective shm: rank %d (process %d) stopped while the group was opening", p,
+                           m->pid[p]);
         if (recv(m->sockets[p], &byte, 1, MSG_DONTWAIT) != 1)
             return tn_fail(err, TN_E_IO, "collective shm: rank %d (process %d) ended while the group was opening", p,
                            m->pid[p]);
@@ -1284,7 +1284,7 @@ static int32_t shm_knock(shm_meeting *m, tn_error *err)
         if (why != ECONNREFUSED && why != EINTR && why != EAGAIN)
             return tn_fail(err, TN_E_IO, "collective shm: name %s: %s", m->name, strerror(why));
         if (shm_left_ms(m) == 0)
-            return tn_fail(err, TN_E_STOPPED,
+            return tn_fail(err, TN_E_IO,
                            "collective shm: rank 0 of %d did not come within %g s; was it started, with the same "
                            "name (%s) and number of ranks?",
                            m->group->size, m->patience, m->name);
@@ -1301,7 +1301,7 @@ static int32_t shm_hear(const shm_meeting *m, shm_answer *answer, int32_t *ret_f
         .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     /* Rank 0 may have come that much later, and says who is missing. */
     if (!shm_readable(m->sockets[0], shm_left_ms(m) + (int)(m->patience * 1000) + 2000))
-        return tn_fail(err, TN_E_STOPPED, "collective shm: rank 0 stopped while the group was opening");
+        return tn_fail(err, TN_E_IO, "collective shm: rank 0 stopped while the group was opening");
     if (recvmsg(m->sockets[0], &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != sizeof *answer)
         return tn_fail(err, TN_E_IO, "collective shm: rank 0 ended while the group was opening");
     const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
