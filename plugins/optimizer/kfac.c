@@ -13,7 +13,7 @@
  * damping, and the tridiagonal form.
  *
  * Inverses are taken in f64 by way of Cholesky's factors. Where that fails (damping 0 and too few samples), the ones
- * before stay, and the log says so.
+ * before stay, or while there are none that of the mean eigenvalue times I stands in, and the log says so.
  */
 #include <tenon/matrix_rule.h>
 
@@ -169,15 +169,41 @@ static int kfac_invert(const tn_compute *compute, const tn_real *x, double dampi
     return 1;
 }
 
-static void kfac_warn(const tn_matrix_call *call, const char *factor)
+static void kfac_warn(const tn_matrix_call *call, const char *factor, const char *instead)
 {
     char text[256];
     const tn_services *services = call->context ? call->context->services : NULL;
-    snprintf(text, sizeof text,
-             "kfac: %s of '%s' is not positive definite at update %lld: the inverse before it stays; raise damping",
-             factor, call->parameter->name, (long long)call->clock->t);
+    snprintf(text, sizeof text, "kfac: %s of '%.80s' is not positive definite at update %lld: %s; raise damping",
+             factor, call->parameter->name, (long long)call->clock->t, instead);
     if (services && services->log)
         services->log(services->host, 2, text);
+}
+
+/* The diagonal of an inverse is above 0. */
+static int kfac_has_inverse(const tn_real *inverse) { return inverse[0] > 0; }
+
+/* inverse = (mean + damping)^-1 I, or I where that is no number to divide by. */
+static void kfac_stand_in(double mean, double damping, int64_t n, tn_real *inverse)
+{
+    double value = 1 / (mean + damping);
+    for (int64_t i = 0; i < n * n; i++)
+        inverse[i] = 0;
+    for (int64_t i = 0; i < n; i++)
+        inverse[i * n + i] = (tn_real)(value > 0 && isfinite((tn_real)value) ? value : 1);
+}
+
+/* The inverse of the factor x of mean eigenvalue `mean`, damped, or what there is instead. */
+static void kfac_renew(const tn_matrix_call *call, const char *factor, const tn_real *x, double mean, double damping,
+                       int64_t n, double *work, tn_real *inverse)
+{
+    if (kfac_invert(call->compute, x, damping, n, work, inverse))
+        return;
+    if (kfac_has_inverse(inverse)) {
+        kfac_warn(call, factor, "the inverse before it stays");
+        return;
+    }
+    kfac_stand_in(mean, damping, n, inverse);
+    kfac_warn(call, factor, "there is no inverse yet, a multiple of the identity stands in for it");
 }
 
 static void kfac_refresh(const tn_matrix_call *call, int64_t item, double *work)
@@ -188,10 +214,8 @@ static void kfac_refresh(const tn_matrix_call *call, int64_t item, double *work)
     const tn_real *a = (const tn_real *)slots->a + right, *g = (const tn_real *)slots->g + left;
     double of_a = kfac_mean_eigenvalue(a, columns), of_g = kfac_mean_eigenvalue(g, rows);
     double pi = of_a > 0 && of_g > 0 ? sqrt(of_a / of_g) : 1, gamma = sqrt(h->damping);
-    if (!kfac_invert(call->compute, a, gamma * pi, columns, work, (tn_real *)slots->a_inverse + right))
-        kfac_warn(call, "A");
-    if (!kfac_invert(call->compute, g, gamma / pi, rows, work, (tn_real *)slots->g_inverse + left))
-        kfac_warn(call, "G");
+    kfac_renew(call, "A", a, of_a, gamma * pi, columns, work, (tn_real *)slots->a_inverse + right);
+    kfac_renew(call, "G", g, of_g, gamma / pi, rows, work, (tn_real *)slots->g_inverse + left);
 }
 
 static void kfac_apply(const tn_matrix_call *call)
