@@ -329,6 +329,20 @@ def a_short_run_that_ends_in_nan_exits_4():
 
 
 @case
+def a_run_without_an_update_exits_4():
+    err = tenon("run", EXPERIMENT, "precision={storage: fp16, loss_scale: {use: constant, value: 0x1p60}}", "~train.epochs",
+                "train.steps=5", "~schedule", "--runs", RUNS, code=4).stderr
+    assert "no update was made: all 5 attempts" in err, err
+
+
+@case
+def a_rank_that_waits_in_vain_exits_1():
+    err = tenon("run", EXPERIMENT, "parallel.collective={use: shm, patience: 0.5}", "--runs", RUNS, code=1,
+                env={"TENON_SHM": f"in-vain-{os.getpid()}", "TENON_RANKS": "2", "TENON_RANK": "0"}).stderr
+    assert "did not come within 0.5 s" in err, err
+
+
+@case
 def a_missing_plugin_folder_is_said():
     assert "/no/such/folder" in tenon("list", path="/no/such/folder").stderr
 

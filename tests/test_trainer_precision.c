@@ -188,6 +188,101 @@ START_TEST(overflow_skips_and_halves)
 }
 END_TEST
 
+/* No link and no check sees the NaN: lion's sign hides it, but its momentum would keep it for ever. */
+START_TEST(a_loss_that_is_not_finite_changes_nothing)
+{
+    for (int scaled = 0; scaled < 2; scaled++) {
+        outcome o;
+        tn_log log;
+        open_small(&o, &log,
+                   (const char *[]){"update=[lion]", "train.check_finite=false",
+                                    scaled ? "precision={loss_scale: {use: dynamic, initial: 1024}}" : "precision=f32"},
+                   3);
+        step(&o);
+        const tn_parameters *all = parameters(&o);
+        float *first = (float *)all->p + all->at[0], good = *first;
+        *first = INFINITY;
+        state before = take_state(&o);
+        step(&o);
+        ck_assert_int_eq(o.skips, 1);
+        ck_assert(compare_state(&before, &o));
+        ck_assert_int_eq(tn_chain_clocks(tn_trainer_chain(o.trainer))[0], 1);
+        ck_assert_ptr_nonnull(strstr(o.log, "update skipped at attempt 2: the loss is not finite"));
+        *first = good;
+        step(&o);
+        ck_assert_int_eq(o.updates, 2);
+        if (scaled)
+            ck_assert(o.scale[1] == 1024 && o.scale[2] == 512);
+        close_run(&o);
+    }
+}
+END_TEST
+
+/* Fewer attempts than a diverging run is given, none of which commits. */
+START_TEST(a_run_without_an_update_fails)
+{
+    outcome o;
+    tn_log log;
+    tn_error err = {0};
+    open_small(
+        &o, &log,
+        (const char *[]){"precision={storage: fp16, loss_scale: {use: constant, value: 0x1p60}}", "train.steps=20"}, 2);
+    ck_assert_int_eq(tn_trainer_run(o.trainer, &err), TN_E_NUMERIC);
+    ck_assert_msg(strstr(err.msg, "no update was made") && strstr(err.msg, "20 attempts") &&
+                      strstr(err.msg, "is not finite"),
+                  "%s", err.msg);
+    ck_assert_int_eq(o.skips, 20);
+    close_run(&o);
+}
+END_TEST
+
+/* ---- loss scales that are wrong ---- */
+
+static void use_wrong_scales(void)
+{
+    tn_registry_close(registry);
+    registry = test_registry("TENON_TEST_PLUGINS");
+}
+
+START_TEST(scales_that_can_not_be_divided_out_are_refused)
+{
+    const char *const faults[][2] = {
+        {"nan", "nan"}, {"inf", "inf"}, {"zero", " 0,"}, {"negative", "-2"}, {"three", "3"}};
+    use_wrong_scales();
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        outcome o;
+        tn_log log;
+        tn_error err = {0};
+        char precision[96];
+        snprintf(precision, sizeof precision, "precision={loss_scale: {use: scale-wrong, fault: %s}}", faults[i][0]);
+        open_small(&o, &log, (const char *[]){precision}, 1);
+        step(&o); /* the first is good */
+        ck_assert_int_eq(tn_trainer_step(o.trainer, &err), TN_E_PLUGIN);
+        ck_assert_msg(strstr(err.msg, "scale-wrong gives the loss scale") && strstr(err.msg, faults[i][1]) &&
+                          strstr(err.msg, "precision.loss_scale"),
+                      "%s", err.msg);
+        close_run(&o);
+    }
+}
+END_TEST
+
+START_TEST(scales_with_other_slots_than_named_are_refused)
+{
+    const char *const names[] = {"scale-more", "scale-less", "scale-below"};
+    use_wrong_scales();
+    for (int i = 0; i < 3; i++) {
+        outcome o;
+        tn_log log;
+        tn_error err = {0};
+        char precision[96];
+        snprintf(precision, sizeof precision, "precision={loss_scale: %s}", names[i]);
+        ck_assert_int_eq(open_run(&o, &log, (const char *[]){precision}, 1, &err), TN_E_PLUGIN);
+        ck_assert_msg(strstr(err.msg, names[i]) && strstr(err.msg, "slots"), "%s", err.msg);
+        close_run(&o);
+    }
+}
+END_TEST
+
 /* More overflows than a diverging run is given: while the scale falls, it is on its way. At its least it is not. */
 START_TEST(a_scale_may_fall_for_long)
 {
@@ -254,6 +349,10 @@ int main(void)
     tcase_add_test(tests, a_scale_divides_what_it_multiplied);
     tcase_add_test(tests, overflow_skips_and_halves);
     tcase_add_test(tests, a_scale_may_fall_for_long);
+    tcase_add_test(tests, a_loss_that_is_not_finite_changes_nothing);
+    tcase_add_test(tests, a_run_without_an_update_fails);
+    tcase_add_test(tests, scales_that_can_not_be_divided_out_are_refused);
+    tcase_add_test(tests, scales_with_other_slots_than_named_are_refused);
     tcase_add_test(tests, threads_change_no_bit_of_stored_parameters);
     suite_add_tcase(suite, tests);
     return test_main(suite);

@@ -26,7 +26,7 @@ static const tn_row train_rows[] = {
     {TN_OWN_ROW("accumulate", INTEGER, "1", "[1, 2147483647]", accumulate), .range = {1, 2147483647, 0, 0, 0, "", ""}},
     {TN_OWN_ROW("seed", INTEGER, "0", "[0, inf)", seed), .range = {0, HUGE_VAL, 0, 1, 0, "", ""}},
     {TN_OWN_ROW("threads", INTEGER, "0", "[0, 1024]", threads), .range = {0, TN_POOL_MAX, 0, 0, 0, "", ""}},
-    {TN_OWN_ROW("check_finite", FLAG, "false", "", check_finite)},
+    {TN_OWN_ROW("check_finite", FLAG, "true", "", check_finite)},
 };
 static const tn_row eval_rows[] = {
     {TN_OWN_ROW("split", TEXT, "test", "", split)},

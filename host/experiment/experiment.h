@@ -49,7 +49,7 @@ typedef struct tn_experiment {
     int64_t accumulate;         /* micro-batches an update, >= 1 */
     uint64_t seed;
     int64_t threads;      /* 0: all the process may use */
-    int32_t check_finite; /* 1: skip an update whose gradient is not finite even when no link reads it first */
+    int32_t check_finite; /* 1: read all gradients first and skip an update where one is not finite */
     char *eval_split;     /* NULL: no evaluation */
     int64_t eval_batch;   /* 0: as training */
     tn_period eval_every;

@@ -62,6 +62,7 @@ struct tn_trainer {
     int64_t attempt, skipped, bad; /* done; skipped; in a row without a finite loss and a commit */
     double samples, tokens;
     double loss, eval_loss; /* the last sums; finite before the first */
+    char skip_reason[200];  /* of the last attempt that was skipped */
     int64_t evaluated_at;   /* attempt of the last evaluation; -1: none */
 
     /* of this attempt's window, for who looks at it again */
@@ -114,8 +115,9 @@ const tn_parameters *tn_precision_parameters(tn_trainer *t);
 const void *tn_precision_show(tn_trainer *t, const void *view);
 /* After parameters of the graph were set from outside: stores them. */
 void tn_precision_store(tn_trainer *t);
-/* The loss scale in use, 1 without; and what comes of an attempt. */
-double tn_precision_scale(const tn_trainer *t);
+/* The loss scale to use now, 1 without; TN_E_PLUGIN where the component gives none that can be divided out exactly. */
+int32_t tn_precision_scale(const tn_trainer *t, double *ret, tn_error *err);
+/* What came of an attempt. */
 void tn_precision_observe(tn_trainer *t, int32_t overflow);
 
 /* ---- window.c ---- */

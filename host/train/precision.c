@@ -17,6 +17,17 @@
 
 /* ---- opening ---- */
 
+#define SCALE_SLOTS_MAX 1024
+
+static int32_t named_slots(const tn_component_info *info)
+{
+    const json_t *list = json_object_get(info->facts, "slots");
+    int32_t count = 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        count += json_string_length(json_object_get(json_array_get(list, i), "name")) > 0;
+    return count;
+}
+
 static int32_t open_scale(tn_trainer *t, tn_error *err)
 {
     tn_precision *p = &t->precision;
@@ -24,9 +35,15 @@ static int32_t open_scale(tn_trainer *t, tn_error *err)
     int32_t status = tn_registry_load(t->options.registry, instance->entry, &p->scale, sizeof p->scale, err);
     if (status != TN_OK)
         return status;
-    if (!p->scale.begin || !p->scale.scale || !p->scale.observe || p->scale.slots < 0)
+    if (!p->scale.begin || !p->scale.scale || !p->scale.observe)
         return tn_error_set(err, TN_E_PLUGIN, "%s: the table of %s lacks begin, scale or observe", instance->path,
                             instance->info->name);
+    int32_t named = named_slots(instance->info);
+    if (p->scale.slots != named || named > SCALE_SLOTS_MAX)
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "%s: the table of %s has %d slots and its note names %d, needed the same number, 0 to %d; "
+                            "correct the plugin",
+                            instance->path, instance->info->name, p->scale.slots, named, SCALE_SLOTS_MAX);
     p->scale_slots = tn_alloc((size_t)p->scale.slots + 1, sizeof *p->scale_slots);
     if (!p->scale_slots)
         return tn_error_set(err, TN_E_MEMORY, "no memory for the loss scale");
@@ -188,10 +205,19 @@ void tn_precision_store(tn_trainer *t)
 
 /* ---- the loss scale ---- */
 
-double tn_precision_scale(const tn_trainer *t)
+int32_t tn_precision_scale(const tn_trainer *t, double *ret, tn_error *err)
 {
     const tn_precision *p = &t->precision;
-    return t->e->loss_scale ? p->scale.scale(t->e->loss_scale->hyper, p->scale_slots) : 1;
+    const tn_instance *instance = t->e->loss_scale;
+    int exponent;
+    double scale = instance ? p->scale.scale(instance->hyper, p->scale_slots) : 1;
+    if (!isfinite(scale) || frexp(scale, &exponent) != 0.5)
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "%s: %s gives the loss scale %.17g, needed a finite power of two above 0; correct the "
+                            "plugin",
+                            instance->path, instance->info->name, scale);
+    *ret = scale;
+    return TN_OK;
 }
 
 void tn_precision_observe(tn_trainer *t, int32_t overflow)

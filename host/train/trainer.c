@@ -3,6 +3,7 @@
  * trainer.c: one execution of an experiment.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "host/base/error.h"
@@ -84,8 +85,12 @@ static int32_t apply_schedules(tn_trainer *t, tn_error *err)
 static int32_t update_parameters(tn_trainer *t, double loss, tn_step_result *ret, tn_error *err)
 {
     *ret = (tn_step_result){.committed = 0, .bad_parameter = -1};
-    if (t->count == 0) /* every target ignored: nothing to learn from, nothing to change */
+    if (!isfinite(loss))
+        tn_precision_observe(t, 1);
+    if (!isfinite(loss) || t->count == 0) { /* every target ignored: nothing to learn from */
+        tn_chain_skip(t->chain, t->attempt);
         return TN_OK;
+    }
     const tn_step step = {.scale = 1 / (t->seed * t->count), .loss = loss / t->count, .attempt = t->attempt};
     int32_t status = tn_chain_step(t->chain, &step, ret, err);
     if (status == TN_OK)
@@ -93,23 +98,32 @@ static int32_t update_parameters(tn_trainer *t, double loss, tn_step_result *ret
     return status;
 }
 
-static void warn_of_skip(const tn_trainer *t, const tn_step_result *result)
+static void warn_of_skip(tn_trainer *t, double loss, const tn_step_result *result)
 {
     const tn_parameters *all = tn_graph_parameters(t->graph);
-    if (result->bad_parameter >= 0)
-        tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: the gradient of %s is not finite",
-                     (long long)t->attempt + 1, all->list[result->bad_parameter].name);
+    char *why = t->skip_reason;
+    size_t room = sizeof t->skip_reason;
+    if (!isfinite(loss))
+        snprintf(why, room, "the loss is not finite: %g", loss);
+    else if (result->bad_parameter >= 0)
+        snprintf(why, room, "the gradient of %s is not finite", all->list[result->bad_parameter].name);
+    else if (result->rejected)
+        snprintf(why, room, "the rule %s found no step", result->rejected);
     else
-        tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: %s", (long long)t->attempt + 1,
-                     t->count == 0 ? "no target was counted" : "a sum over the gradients is not finite");
+        snprintf(why, room, "%s", t->count == 0 ? "no target was counted" : "a sum over the gradients is not finite");
+    tn_log_write(t->options.log, TN_LOG_WARNING, "update skipped at attempt %lld: %s", (long long)t->attempt + 1, why);
 }
 
 static int32_t judge(tn_trainer *t, double loss, const tn_step_result *result, tn_error *err)
 {
+    double scale;
+    int32_t status = tn_precision_scale(t, &scale, err);
+    if (status != TN_OK)
+        return status;
     t->skipped += !result->committed;
-    int32_t falls = isfinite(loss) && tn_precision_scale(t) < t->loss_scale; /* a loss scale on its way to fit */
+    int32_t falls = isfinite(loss) && scale < t->loss_scale; /* a loss scale on its way to fit */
     t->bad = result->committed && isfinite(loss) ? 0 : t->bad + !falls;
-    t->loss = result->committed ? loss : t->loss; /* a skipped update has left no trace */
+    t->loss = result->committed || !isfinite(loss) ? loss : t->loss; /* a skipped update has left no trace */
     if (t->bad < DIVERGED_AFTER)
         return TN_OK;
     return tn_error_set(err, TN_E_NUMERIC,
@@ -134,13 +148,28 @@ static int32_t one_attempt(tn_trainer *t, tn_error *err)
     if (status != TN_OK)
         return status;
     if (!result.committed)
-        warn_of_skip(t, &result);
+        warn_of_skip(t, loss, &result);
     t->attempt++;
     status = tn_record_update(t, sums, &result, err);
     return status == TN_OK ? judge(t, loss, &result, err) : status;
 }
 
 int32_t tn_trainer_step(tn_trainer *t, tn_error *err) { return tn_trainer_agree(t, one_attempt(t, err), err); }
+
+/* Did the run learn, and did that stay finite? */
+static int32_t judge_run(const tn_trainer *t, tn_error *err)
+{
+    if (t->attempt > 0 && *tn_chain_update(t->chain) == 0)
+        return tn_error_set(err, TN_E_NUMERIC,
+                            "no update was made: all %lld attempts were skipped, the last one because %s",
+                            (long long)t->attempt, t->skip_reason[0] ? t->skip_reason : "its gradient was not usable");
+    if (isfinite(t->loss) && isfinite(t->eval_loss))
+        return TN_OK;
+    return tn_error_set(err, TN_E_NUMERIC,
+                        "diverged: the run ended with a loss of %g in training and %g in evaluation; try a smaller "
+                        "lr, a warm-up, or {use: clip-norm} in update",
+                        t->loss, t->eval_loss);
+}
 
 int32_t tn_trainer_run(tn_trainer *t, tn_error *err)
 {
@@ -161,12 +190,8 @@ int32_t tn_trainer_run(tn_trainer *t, tn_error *err)
         status = tn_record_send(t, "end", tn_record_add(t, 0, "skipped", (double)t->skipped), err);
     if (status == TN_OK && t->sinks)
         status = tn_sinks_flush(t->sinks, err);
-    if (status == TN_OK && !t->stop && !(isfinite(t->loss) && isfinite(t->eval_loss)))
-        status =
-            tn_error_set(err, TN_E_NUMERIC,
-                         "diverged: the run ended with a loss of %g in training and %g in evaluation; try a smaller "
-                         "lr, a warm-up, or {use: clip-norm} in update",
-                         t->loss, t->eval_loss);
+    if (status == TN_OK && !t->stop)
+        status = judge_run(t, err);
     if (status == TN_OK && t->stop)
         status = tn_error_set(err, TN_E_STOPPED, "stopped on request after %lld of %lld updates", (long long)t->attempt,
                               (long long)t->attempts);

@@ -112,10 +112,12 @@ static double seed_of(const tn_trainer *t)
 int32_t tn_window_run(tn_trainer *t, tn_exact sums[TN_SUMS_MAX], tn_error *err)
 {
     first_look look = {sums, tn_chain_tapping(t->chain)};
-    t->loss_scale = tn_precision_scale(t);
+    int32_t status = tn_precision_scale(t, &t->loss_scale, err);
+    if (status != TN_OK)
+        return status;
     t->seed = seed_of(t);
     t->held = -1;
-    int32_t status = tn_window_visit(t, 0, t->seed, look_first, &look, err);
+    status = tn_window_visit(t, 0, t->seed, look_first, &look, err);
     if (status == TN_OK)
         status = tn_processes_join_arena(t, tn_graph_parameters(t->graph)->g, err);
     if (status == TN_OK)
