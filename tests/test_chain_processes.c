@@ -129,7 +129,7 @@ START_TEST(maxima_have_the_bits_of_one_process)
                         .real = real,
                         .replicated = replications[_i],
                         .bad = -1});
-        compare(&(plan){.links = (const char *const[]){"peak", "sgd", NULL},
+        compare(&(plan){.links = (const char *const[]){"crest", "peak", "sgd", NULL},
                         .real = real,
                         .replicated = replications[_i],
                         .bad = -1});

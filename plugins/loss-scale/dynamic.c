@@ -19,10 +19,11 @@
     X(fixed, maximum, 0x1p127, "[0x1p-126, 0x1p127]", "the scale goes no higher, and no lower than minimum for it")
 TN_DECLARE(dynamic, HYPER)
 
-/* The slots, as the note names them. */
-typedef struct {
-    double scale, good, left;
-} dynamic_state;
+#define SCALARS(S)                                                                                                     \
+    S(scale, "the scale before it is cut to a power of two")                                                           \
+    S(good, "attempts in a row without overflow")                                                                      \
+    S(left, "overflows left before the scale shrinks")
+TN_DECLARE_SCALARS(dynamic_state, SCALARS)
 
 static double dynamic_within(const dynamic *h, double scale) { return fmax(fmin(scale, h->maximum), h->minimum); }
 
@@ -57,10 +58,7 @@ static void dynamic_observe(const void *hyper, int32_t overflow, double *slots)
 static const tn_loss_scale dynamic_table = {sizeof(tn_loss_scale), sizeof(dynamic_state) / sizeof(double),
                                             dynamic_begin, dynamic_scale, dynamic_observe};
 TN_COMPONENT(dynamic, "loss-scale", TN_LOSS_SCALE, 0u, HYPER, "Grows while nothing overflows, shrinks when it does",
-             TN_FACT("slots", "[{\"name\":\"scale\",\"doc\":\"the scale before it is cut to a power of two\"},"
-                              "{\"name\":\"good\",\"doc\":\"attempts in a row without overflow\"},"
-                              "{\"name\":\"left\",\"doc\":\"overflows left before the scale shrinks\"}]")
-                 TN_PAPER("arXiv:1710.03740")
-                     TN_FORMULA("scale growth after interval good attempts, scale backoff after an overflow"),
+             TN_SCALARS_FACT(SCALARS) TN_PAPER("arXiv:1710.03740")
+                 TN_FORMULA("scale growth after interval good attempts, scale backoff after an overflow"),
              dynamic_table);
 TN_PLUGIN("org.tenon.dynamic", "0.1.0", "Apache-2.0", dynamic)

@@ -19,10 +19,13 @@
     X(integer, steps, 0, "[0, inf) steps", "updates it takes; 0: the rest of the run")
 TN_DECLARE(plateau, HYPER)
 
-/* The slots, as the note names them. */
-typedef struct {
-    double seen, best, waited, rest, reductions;
-} plateau_state;
+#define SCALARS(S)                                                                                                     \
+    S(seen, "finite evaluations")                                                                                      \
+    S(best, "best metric")                                                                                             \
+    S(waited, "evaluations without improvement")                                                                       \
+    S(rest, "evaluations of cooldown left")                                                                            \
+    S(reductions, "reductions so far")
+TN_DECLARE_SCALARS(plateau_state, SCALARS)
 
 static double plateau_value(const void *hyper, const tn_position *at, const double *slots)
 {
@@ -58,11 +61,5 @@ static void plateau_observe(const void *hyper, const tn_position *at, double met
 
 static const tn_scheduler plateau_table = {sizeof(tn_scheduler), 0, plateau_value, plateau_observe};
 TN_COMPONENT(plateau, "scheduler", TN_SCHEDULER, 0u, HYPER, "Reduce when a metric no longer improves",
-             TN_FACT("slots",
-                     "[{\"name\":\"seen\",\"doc\":\"finite evaluations\"},{\"name\":\"best\",\"doc\":\"best metric\"},"
-                     "{\"name\":\"waited\",\"doc\":\"evaluations without improvement\"},"
-                     "{\"name\":\"rest\",\"doc\":\"evaluations of cooldown left\"},"
-                     "{\"name\":\"reductions\",\"doc\":\"reductions so far\"}]")
-                 TN_FORMULA("max(minimum, base factor^reductions)"),
-             plateau_table);
+             TN_SCALARS_FACT(SCALARS) TN_FORMULA("max(minimum, base factor^reductions)"), plateau_table);
 TN_PLUGIN("org.tenon.plateau", "0.1.0", "Apache-2.0", plateau)

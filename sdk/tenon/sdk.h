@@ -135,6 +135,17 @@ TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 
         char end_[8];                                                                                                  \
     } name;
 
+/* Scalars that schedulers and loss scales keep: S(name, doc), one double each in the order of the table.
+ * TN_DECLARE_SCALARS(NAME, SCALARS) -> struct NAME, as which to read `slots`; TN_SCALARS_FACT(SCALARS) tells the note.
+ */
+#define TN_SCALAR_FIELD(name, doc) double name;
+#define TN_SCALAR_TEXT(name, doc)  "{\"name\":\"" #name "\",\"doc\":\"" doc "\"},"
+#define TN_DECLARE_SCALARS(name, SCALARS)                                                                              \
+    typedef struct name {                                                                                              \
+        SCALARS(TN_SCALAR_FIELD)                                                                                       \
+    } name;
+#define TN_SCALARS_FACT(SCALARS) ",\"slots\":[" SCALARS(TN_SCALAR_TEXT) "null]"
+
 /* ---- facts: each is text that begins with a comma ----
  *
  * Prose (ranges, docs, papers, formulas) is pasted between JSON's quotes: adjacent literals join as in C, but a quote,

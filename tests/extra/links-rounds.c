@@ -221,4 +221,21 @@ static const tn_optimizer peak_table = {.struct_size = sizeof(tn_optimizer),
 TN_LINK(peak, "transform", TN_NO_HYPER, TN_NO_SLOTS, "Largest gradient",
         TN_STAGE("gradient") TN_ROUNDS(TN_MAXIMA("model", 2, 0, 0)) TN_REPORTS("largest", "below"), peak_table)
 
-TN_PLUGIN("org.tenon.test.links-rounds", "1.0.0", "Apache-2.0", counter, lines, heavy_ball, unit_step, peaks, peak)
+/* crest: a tensor's gradient over its largest number */
+TN_DECLARE(crest, TN_NO_HYPER)
+static void crest_partial(const tn_piece *piece, const tn_partial *out)
+{
+    for (int64_t i = 0; i < piece->n; i++)
+        out->scalars[0] = tn_larger(out->scalars[0], fabs(piece->scale * (double)((const tn_real *)piece->g)[i]));
+}
+static void crest_fold(const tn_fold *fold) { *(double *)fold->k = fold->sums[0] > 0 ? 1 / fold->sums[0] : 1; }
+static const tn_optimizer crest_table = {.struct_size = sizeof(tn_optimizer),
+                                         .constants_bytes = sizeof(double),
+                                         .partial = crest_partial,
+                                         .fold = crest_fold,
+                                         .scale = peak_scale};
+TN_LINK(crest, "transform", TN_NO_HYPER, TN_NO_SLOTS, "Largest gradient of each tensor",
+        TN_STAGE("gradient") TN_ROUNDS(TN_MAXIMA("tensor", 1, 0, 0)), crest_table)
+
+TN_PLUGIN("org.tenon.test.links-rounds", "1.0.0", "Apache-2.0", counter, lines, heavy_ball, unit_step, peaks, peak,
+          crest)
