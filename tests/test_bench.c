@@ -92,6 +92,12 @@ START_TEST(memory)
     ck_assert_int_eq(rows_of(report, "in place: 4 reads, 3 writes", NULL), 1);
     ck_assert_double_eq(number(report, "elements"), 4096);
     ck_assert_double_eq(number(report, "threads"), 2);
+    ck_assert_str_eq(json_string_value(json_object_get(report, "clock")), "wall");
+    json_decref(report);
+    tenon_bench_options alone = tiny();
+    alone.threads = 1;
+    report = bench("memory", &alone);
+    ck_assert_str_eq(json_string_value(json_object_get(report, "clock")), "processor");
     json_decref(report);
 }
 END_TEST

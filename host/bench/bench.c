@@ -127,7 +127,8 @@ static void add_json(tn_text *text, const tn_bench_run *run, const char *what, d
                  what, run->used, run->threads, run->rounds);
     tn_text_add(text, "\"load\": ");
     tn_text_real(text, busy);
-    tn_text_addf(text, ", \"unit\": \"%s\", \"results\": [", unit_name(run->unit));
+    tn_text_addf(text, ", \"clock\": \"%s\", \"unit\": \"%s\", \"results\": [",
+                 run->threads == 1 ? "processor" : "wall", unit_name(run->unit));
     for (size_t i = 0; i < run->row_count; i++) {
         tn_text_add(text, i ? ",\n  " : "\n  ");
         add_row_json(text, run, &run->rows[i]);
@@ -163,7 +164,7 @@ static void add_text(tn_text *text, const tn_bench_run *run, const char *title, 
 {
     const char *group = "";
     tn_text_addf(text, "%s: f32, %" PRId64 " elements, %d thread%s, medians of %d rounds (quartiles)\n", title,
-                 run->used, run->threads, run->threads > 1 ? "s" : "", run->rounds);
+                 run->used, run->threads, run->threads > 1 ? "s" : " by processor time", run->rounds);
     if (busy > 0.5)
         tn_text_addf(text, "the machine is busy (load %.1f): take these figures again in a quiet hour\n", busy);
     for (size_t i = 0; i < run->row_count; i++) {

@@ -2,7 +2,9 @@
  *
  * bench.h: how fast this machine is, and how near to that the host comes. Limits and what is held against them are
  * measured in the same run, in turn, in one process; a figure is the median over rounds with its quartiles, and a share
- * the median of the rounds' own ratios, so what slows both down leaves it alone.
+ * the median of the rounds' own ratios, so what slows both down leaves it alone. Times are those of the wall's clock;
+ * on one thread its own processor time, which others on the machine can lengthen only through what all share: memory,
+ * caches.
  */
 #ifndef TENON_HOST_BENCH_BENCH_H
 #define TENON_HOST_BENCH_BENCH_H

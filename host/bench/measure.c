@@ -12,27 +12,28 @@
 #define STRETCH     2e-3 /* seconds that a timing takes at least, so that the clock's own steps do not count */
 #define REPEATS_MAX (1 << 20)
 
-static double now(void)
+/* On one thread what others take of the processor does not count. */
+static double now(const tn_bench_run *run)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(run->threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Seconds of one run. */
-static double time_of(const tn_bench_side *side, int32_t repeats)
+static double time_of(const tn_bench_run *run, const tn_bench_side *side, int32_t repeats)
 {
-    double start = now();
+    double start = now(run);
     for (int32_t i = 0; i < repeats; i++)
         side->run(side->arg);
-    return (now() - start) / repeats;
+    return (now(run) - start) / repeats;
 }
 
 /* The first run warms up. */
-static int32_t repeats_of(const tn_bench_side *side)
+static int32_t repeats_of(const tn_bench_run *run, const tn_bench_side *side)
 {
-    (void)time_of(side, 1);
-    double wanted = STRETCH / fmax(time_of(side, 1), 1e-9);
+    (void)time_of(run, side, 1);
+    double wanted = STRETCH / fmax(time_of(run, side, 1), 1e-9);
     return wanted < 1 ? 1 : wanted > REPEATS_MAX ? REPEATS_MAX : (int32_t)ceil(wanted);
 }
 
@@ -50,12 +51,13 @@ static tn_bench_spread spread_of(double *values, int32_t count)
 }
 
 /* Every other round goes backwards, so that nobody always follows the same neighbour. */
-static void take_turns(const tn_bench_side *sides, int32_t count, const int32_t *repeats, int32_t rounds, double *times)
+static void take_turns(const tn_bench_run *run, const tn_bench_side *sides, int32_t count, const int32_t *repeats,
+                       double *times)
 {
-    for (int32_t round = 0; round < rounds; round++)
+    for (int32_t round = 0; round < run->rounds; round++)
         for (int32_t i = 0; i < count; i++) {
             int32_t side = round % 2 ? count - 1 - i : i;
-            times[(int64_t)side * rounds + round] = time_of(&sides[side], repeats[side]);
+            times[(int64_t)side * run->rounds + round] = time_of(run, &sides[side], repeats[side]);
         }
 }
 
@@ -137,9 +139,9 @@ int32_t tn_bench_measure(tn_bench_run *run, const char *group, const tn_bench_si
     if (!times || !repeats)
         status = tn_bench_no_memory(err);
     for (int32_t i = 0; i < count && !status; i++)
-        repeats[i] = repeats_of(&sides[i]);
+        repeats[i] = repeats_of(run, &sides[i]);
     if (!status)
-        take_turns(sides, count, repeats, run->rounds, times);
+        take_turns(run, sides, count, repeats, times);
     const turns t = {sides, times, times ? times + (size_t)count * rounds : NULL, run->rounds};
     for (int32_t i = 0; i < count && !status; i++)
         if (!is_limit(sides, count, i))
