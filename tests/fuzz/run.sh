@@ -13,13 +13,20 @@ seeds=$PWD/tests/fuzz/corpus/$name
 for more; do
     seeds="$seeds $(cd "$more" && pwd)"
 done
-length=4096
+length=4096 libraries="$(pkg-config --libs jansson)"
 case $name in
-csv | idx) sources= libraries=-lz ;;
-elf) sources="host/base/error.c host/plugin/elf.c" libraries= ;;
-note) length=65536 sources="host/base/*.c host/plugin/*.c" libraries="$(pkg-config --libs jansson libxxhash)" ;;
-safetensors) sources="host/base/*.c host/store/safetensors.c host/store/newfile.c" libraries="$(pkg-config --libs jansson)" ;;
-*) sources="host/base/*.c host/plugin/*.c host/experiment/*.c" libraries="$(pkg-config --cflags --libs jansson libfyaml libxxhash)" ;;
+csv | idx) sources='' libraries=-lz ;;
+elf) sources="host/base/error.c host/plugin/elf.c" libraries='' ;;
+note)
+    length=65536
+    sources="host/base/*.c host/plugin/elf.c host/plugin/note.c host/plugin/info.c host/plugin/interface.c"
+    ;;
+safetensors) sources="host/base/*.c host/store/safetensors.c host/store/newfile.c" ;;
+experiment)
+    sources="host/base/*.c host/plugin/*.c host/experiment/*.c host/store/newfile.c"
+    libraries="$(pkg-config --cflags --libs jansson libfyaml libxxhash)"
+    ;;
+*) echo "there is no target '$name' in tests/fuzz" >&2; exit 2 ;;
 esac
 out=$(mktemp -d "${TMPDIR:-/tmp}/tenon-fuzz-$name-XXXXXX")
 trap 'rm -rf "$out"' EXIT
