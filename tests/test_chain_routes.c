@@ -97,7 +97,7 @@ START_TEST(a_rule_that_is_left_nothing_is_refused)
     world_link(w, "adamw");
     on(w, &all);
     world_link(w, "sgd");
-    assert_refused(w, "update.sgd", "none of the 4 parameters");
+    assert_refused(w, "update.sgd", "`on:` leave it none of the 4 parameters");
 }
 END_TEST
 

@@ -714,12 +714,13 @@ START_TEST(kfac_keeps_its_inverses_where_damping_is_too_small)
     rig_open(r, NULL);
     rig_tapping(r);
     tap_rows(r, 0, golden, 0, 1, 1); /* one sample: both factors have rank 1 */
+    double before[6];
+    for (int64_t j = 0; j < 6; j++)
+        before[j] = world_p(w, 0, j);
     rig_step(r);
-    ck_assert_int_ge(r->warnings, 1);
-    for (int64_t j = 0; j < 6; j++) { /* there is no inverse yet: a multiple of the identity moves them */
-        double before = json_number_value(json_array_get(json_object_get(golden, "p0"), (size_t)j));
-        ck_assert(isfinite(world_p(w, 0, j)) && world_p(w, 0, j) != before);
-    }
+    ck_assert_int_eq(r->warnings, 2);
+    for (int64_t j = 0; j < 6; j++) /* there is no inverse yet: multiples of the identity move them */
+        ck_assert(isfinite(world_p(w, 0, j)) && world_p(w, 0, j) != before[j]);
     rig_free(r);
     json_decref(golden);
 }
