@@ -299,6 +299,183 @@ START_TEST(slices_of_coded_state_are_stored_as_in_the_whole)
 }
 END_TEST
 
+/* ---- what golden/codecs.py says of rules with state in eight bits ---- */
+
+#define GOLDEN       700
+#define GOLDEN_STEPS 25
+
+static void golden_gradient(world *w, int64_t step)
+{
+    for (int64_t e = 0; e < GOLDEN; e++) {
+        int64_t noise = (e * 37 + step * step * 11 + step * 59) % 199 - 79;
+        world_put(w, w->parameters.g, 0, e, e % 13 == 4 ? 0 : ldexp((double)noise / 128, (int)(-2 * (e % 5))));
+    }
+}
+
+static double golden_parameter(int64_t e) { return (double)((e * 53) % 101 - 50) / 32; }
+
+/* Mean distance of p to a list of the golden file, in units of how far p is moved there. */
+static double golden_distance(const world *w, const json_t *values)
+{
+    double off = 0, way = 0;
+    ck_assert_uint_eq(json_array_size(values), GOLDEN);
+    for (int64_t e = 0; e < GOLDEN; e++) {
+        double needed = json_number_value(json_array_get(values, (size_t)e));
+        off += fabs(world_p(w, 0, e) - needed);
+        way += fabs(needed - golden_parameter(e));
+    }
+    return off / way;
+}
+
+/* Every v is one of the unsigned code's values, and 0 only where no gradient was: that is what the flag is for. */
+static void check_unsigned(const world *w, const codec *state)
+{
+    double v[GOLDEN];
+    tn_chain_slot slot = world_slot(w, "adam", "v", 0);
+    tn_operand operand = tn_operand_stored(64, &state->use, TN_CODEC_NONNEGATIVE, slot.data, NULL, 0, GOLDEN, 0, NULL);
+    tn_operand_read(&operand, 0, GOLDEN, v);
+    for (int64_t e = 0; e < GOLDEN; e++)
+        expect(e % 13 == 4 ? v[e] == 0 : v[e] > 0, "v[%d] is %g", (int)e, v[e]);
+}
+
+/* The chain tells the codec of each slot whether it can be negative: m by the code with signs, v by the other. */
+START_TEST(adam_in_eight_bits_follows_its_golden_trajectory)
+{
+    json_t *root = test_golden("codecs.json", "trajectories"), *rows = json_object_get(root, "adam");
+    for (uint32_t real = 32; real <= 64; real += 32) {
+        codec *state = codec_open("blockwise8", real, NULL);
+        world *w = world_new(real, 2);
+        world_vector(w, GOLDEN);
+        world_arenas(w);
+        for (int64_t e = 0; e < GOLDEN; e++)
+            world_put(w, w->parameters.p, 0, e, golden_parameter(e));
+        w->state = state->use;
+        world_link(w, "adam", "lr", "0.01");
+        world_chain(w);
+        for (int64_t step = 0; step < GOLDEN_STEPS; step++) {
+            golden_gradient(w, step);
+            world_step(w, 1);
+        }
+        double off = golden_distance(w, json_object_get(rows, "stored"));
+        expect(off <= (real == 64 ? 1e-13 : 1e-5), "f%u: %.3g of the way off", real, off);
+        if (real == 64)
+            check_unsigned(w, state);
+        world_free(w);
+        codec_close(state);
+    }
+    json_decref(root);
+}
+END_TEST
+
+/* ---- draws ---- */
+
+#define DRAWN 4000
+
+/* How many of two rows of 16-bit codes differ. */
+static int64_t differing(const void *a, const void *b)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < DRAWN; i++)
+        n += memcmp((const char *)a + 2 * i, (const char *)b + 2 * i, 2) != 0;
+    return n;
+}
+
+/* Two parameters of the same numbers under gradients of 1: after a step of adam all m and v are 0.1. */
+static world *equals(codec *c, uint64_t seed, int64_t attempt)
+{
+    world *w = world_new(32, 2);
+    world_vector(w, DRAWN);
+    world_vector(w, DRAWN);
+    world_arenas(w);
+    w->seed = seed;
+    w->attempt = attempt;
+    w->state = c->use;
+    for (int64_t i = 0; i < 2; i++) {
+        world_set_p(w, i, 1);
+        world_set_g(w, i, 1);
+    }
+    world_link(w, "adam", "beta2", "0.9");
+    world_chain(w);
+    world_step(w, 1);
+    return w;
+}
+
+/* 0.1 lies between two codes of either format, no nearer than a fifth of the way to one: of two draws of their own at
+ * least 2 1/5 4/5 = 32% differ, of one and the same none. */
+START_TEST(slots_are_rounded_by_draws_of_their_own)
+{
+    static const char *const names[] = {"bf16", "fp16"};
+    for (int k = 0; k < 2; k++) {
+        codec *c = codec_open(names[k], 32, "stochastic");
+        world *w = equals(c, 1, 0), *again = equals(c, 1, 0), *later = equals(c, 1, 1), *seed = equals(c, 2, 0);
+        const void *m = world_slot(w, "adam", "m", 0).data;
+        ck_assert_int_eq(differing(m, world_slot(again, "adam", "m", 0).data), 0);
+        ck_assert_int_gt(differing(m, world_slot(w, "adam", "m", 1).data), DRAWN / 4);
+        ck_assert_int_gt(differing(m, world_slot(w, "adam", "v", 0).data), DRAWN / 4);
+        ck_assert_int_gt(differing(m, world_slot(later, "adam", "m", 0).data), DRAWN / 4);
+        ck_assert_int_gt(differing(m, world_slot(seed, "adam", "m", 0).data), DRAWN / 4);
+        world_free(w), world_free(again), world_free(later), world_free(seed);
+        codec_close(c);
+    }
+}
+END_TEST
+
+/* The same slot of two links of one component: the second one's gradient is the first one's. */
+START_TEST(links_are_rounded_by_draws_of_their_own)
+{
+    use_test_links();
+    codec *c = codec_open("bf16", 32, "stochastic");
+    world *w = world_new(32, 1);
+    world_vector(w, DRAWN);
+    world_arenas(w);
+    world_set_p(w, 0, 1);
+    world_set_g(w, 0, 0.1);
+    w->state = c->use;
+    world_link(w, "heavy-ball");
+    world_link(w, "heavy-ball");
+    world_link(w, "sgd");
+    tn_free(w->links[1]->handle);
+    w->links[1]->handle = tn_strdup("second");
+    world_chain(w);
+    world_step(w, 1);
+    ck_assert_int_gt(differing(world_slot(w, "heavy-ball", "ball", 0).data, world_slot(w, "second", "ball", 0).data),
+                     DRAWN / 4);
+    world_free(w);
+    codec_close(c);
+}
+END_TEST
+
+/* Of p stored narrowly: two parameters, and two attempts. */
+START_TEST(parameters_are_rounded_by_draws_of_their_own)
+{
+    static const char *const names[] = {"bf16", "fp16"};
+    for (int k = 0; k < 2; k++) {
+        static uint16_t stored[2][2][DRAWN];
+        for (int64_t attempt = 0; attempt < 2; attempt++) {
+            codec *c = codec_open(names[k], 32, "stochastic");
+            world *w = world_new(32, 2);
+            void *of[] = {stored[attempt][0], stored[attempt][1]};
+            memset(stored[attempt], 0, sizeof stored[attempt]);
+            w->p = c->use;
+            w->parameters.p_of = of;
+            w->attempt = attempt;
+            world_vector(w, DRAWN);
+            world_vector(w, DRAWN);
+            world_arenas(w);
+            world_set_g(w, 0, -0.1);
+            world_set_g(w, 1, -0.1);
+            world_link(w, "sgd", "lr", "1"); /* from 0 to 0.1 */
+            world_chain(w);
+            world_step(w, 1);
+            ck_assert_int_gt(differing(stored[attempt][0], stored[attempt][1]), DRAWN / 4);
+            world_free(w);
+            codec_close(c);
+        }
+        ck_assert_int_gt(differing(stored[0][0], stored[1][0]), DRAWN / 4);
+    }
+}
+END_TEST
+
 /* ---- p and g behind codecs ---- */
 
 /* bf16 without a master: p is decoded, stepped, encoded; averages see it as stored. */
@@ -437,6 +614,10 @@ int main(void)
     tcase_add_test(tests, parameters_without_a_master_are_stored_narrow);
     tcase_add_test(tests, stochastic_rounding_moves_p_on_average);
     tcase_add_test(tests, narrow_gradients_are_read_and_checked);
+    tcase_add_test(tests, adam_in_eight_bits_follows_its_golden_trajectory);
+    tcase_add_test(tests, slots_are_rounded_by_draws_of_their_own);
+    tcase_add_test(tests, links_are_rounded_by_draws_of_their_own);
+    tcase_add_test(tests, parameters_are_rounded_by_draws_of_their_own);
     tcase_add_test(tests, block_scales_have_no_room_in_an_arena);
     suite_add_tcase(suite, tests);
     return test_main(suite);

@@ -3,6 +3,7 @@
  * Storage of parameters with and without a master, and loss scales.
  */
 #include "host/base/memory.h"
+#include "host/train/internal.h"
 #include "tests/small_run.h"
 
 /* To nearest, ties to even, of finite numbers. */
@@ -44,6 +45,56 @@ START_TEST(layers_see_rounded_masters)
     tn_free(gradient);
     tn_free(rounded);
     close_run(&o);
+}
+END_TEST
+
+/* What layers see of a parameter, once it was shown. */
+static const float *seen_of(const outcome *o, int64_t i)
+{
+    const tn_parameters *all = parameters(o);
+    const float *seen =
+        o->trainer->precision.seen && o->experiment->master ? (void *)o->trainer->precision.seen : all->p;
+    return seen + all->at[i];
+}
+
+/* Two parameters of one shape and the same numbers: what layers see of them was drawn apart, in each attempt anew. */
+START_TEST(parameters_are_rounded_by_draws_of_their_own)
+{
+    static const char *const formats[] = {"bf16", "fp16"};
+    for (int k = 0; k < 4; k++) {
+        outcome o;
+        tn_log log;
+        char precision[96];
+        snprintf(precision, sizeof precision, "precision={storage: {use: %s, rounding: stochastic}, master: %s}",
+                 formats[k / 2], k % 2 ? "true" : "false");
+        open_small(
+            &o, &log,
+            (const char *[]){precision, "model.widths=[64, 64]", "model.normalizer=none", "update={use: sgd, lr: 0}"},
+            4);
+        tn_parameters *all = tn_graph_parameters(tn_trainer_graph(o.trainer));
+        float first[64 * 64] = {0};
+        for (int64_t i = 0; i < all->count; i++)
+            for (int64_t j = 0; j < all->list[i].n; j++)
+                ((float *)all->p)[all->at[i] + j] = 0.1f;
+        for (o.trainer->attempt = 0; o.trainer->attempt < 2; o.trainer->attempt++) {
+            int64_t apart = 0, anew = 0;
+            tn_precision_store(o.trainer);
+            tn_precision_show(o.trainer, NULL);
+            ck_assert_str_eq(all->list[0].name, "hidden.0.linear.weight");
+            ck_assert_str_eq(all->list[2].name, "hidden.1.linear.weight");
+            const float *a = seen_of(&o, 0), *b = seen_of(&o, 2);
+            for (int j = 0; j < 64 * 64; j++) {
+                apart += a[j] != b[j];
+                anew += a[j] != first[j];
+            }
+            ck_assert_int_gt(apart, 1024);
+            ck_assert(o.trainer->attempt == 0 || anew > 1024);
+            memcpy(first, a, sizeof first);
+            for (int64_t j = 0; j < 64 * 64; j++)
+                ((float *)all->p)[all->at[0] + j] = ((float *)all->p)[all->at[2] + j] = 0.1f;
+        }
+        close_run(&o);
+    }
 }
 END_TEST
 
@@ -343,6 +394,7 @@ int main(void)
     tcase_set_timeout(tests, 300);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, layers_see_rounded_masters);
+    tcase_add_test(tests, parameters_are_rounded_by_draws_of_their_own);
     tcase_add_test(tests, small_steps_need_masters);
     tcase_add_test(tests, runs_in_narrow_storage_learn);
     tcase_add_test(tests, a_scale_is_divided_out);

@@ -233,6 +233,85 @@ START_TEST(drawn_targets_lead_to_one_step)
 }
 END_TEST
 
+#define DRAWN                                                                                                          \
+    "model.normalizer=none", "~eval",                                                                                  \
+        "update={use: kfac, lr: 0, damping: 0.03, fisher: sampled, factor_every: 1, inverse_every: 1}"
+
+/* The head's factor G = mean of dy dy^T, dy = softmax - target, after the step of one attempt alone. */
+static int32_t drawn_factor(const char *const *overrides, size_t count, int64_t attempt, float ret[16])
+{
+    outcome o;
+    tn_log log;
+    tn_chain_slot slot;
+    tn_error err = {0};
+    int32_t status = open_run(&o, &log, overrides, count, &err);
+    if (status == TN_OK) {
+        o.trainer->attempt = attempt;
+        status = tn_trainer_step(o.trainer, &err);
+    }
+    for (size_t i = 0; status == TN_OK && i < tn_chain_slot_count(tn_trainer_chain(o.trainer)); i++) {
+        tn_chain_slot_at(tn_trainer_chain(o.trainer), i, &slot);
+        if (!strcmp(slot.slot, "g") && slot.parameter >= 0 &&
+            !strcmp(parameters(&o)->list[slot.parameter].name, "head.weight"))
+            memcpy(ret, slot.data, 16 * sizeof *ret);
+    }
+    if (status != TN_OK)
+        fprintf(stderr, "%s\n", err.msg);
+    close_run(&o);
+    return status;
+}
+
+static void draw_in_one(const char *window, int64_t attempt, float ret[16])
+{
+    memset(ret, 0, 16 * sizeof *ret);
+    ck_assert_int_eq(drawn_factor((const char *[]){DRAWN, window, "data.batch=40"}, 5, attempt, ret), TN_OK);
+    ck_assert_double_gt(ret[0], 0);
+}
+
+static void draw_as_rank(const plan *plan, int rank)
+{
+    char collective[160];
+    const char *overrides[16];
+    size_t count = overrides_of(plan, rank, collective, overrides);
+    seats[rank].status = drawn_factor(overrides, count, 0, seats[rank].p);
+    seats[rank].done = 1;
+}
+
+static double largest_of(const float *a, const float *b)
+{
+    double most = 0;
+    for (int i = 0; i < 16; i++)
+        most = fmax(most, fabs((double)a[i] - b[i]));
+    return most;
+}
+
+/* All samples are the same, and parameters stay: factors can differ by the drawn targets alone. Two processes draw for
+ * their shares what one draws for two micro-batches. */
+START_TEST(attempts_micro_batches_and_processes_draw_other_targets)
+{
+    float first[16], again[16], later[16], two[16];
+    plan plan = {.overrides = {DRAWN, "train.accumulate=1", "data.batch=80"}, .count = 5};
+    small_set_of_equals(240);
+    draw_in_one("train.accumulate=1", 0, first);
+    draw_in_one("train.accumulate=1", 0, again);
+    draw_in_one("train.accumulate=1", 1, later);
+    draw_in_one("train.accumulate=2", 0, two);
+    ck_assert_mem_eq(first, again, sizeof first);
+    ck_assert_double_gt(largest_of(first, later), 1e-3);
+    ck_assert_double_gt(largest_of(first, two), 1e-3);
+    run_ranks(&plan, draw_as_rank);
+    int owners = 0;
+    for (int rank = 0; rank < RANKS; rank++) {
+        ck_assert_int_eq(seats[rank].status, TN_OK);
+        if (seats[rank].p[0] == 0) /* another process has it */
+            continue;
+        owners++;
+        ck_assert_double_le(largest_of(seats[rank].p, two), 1e-5);
+    }
+    ck_assert_int_eq(owners, 1);
+}
+END_TEST
+
 /* Both skip, halve and go on together. */
 START_TEST(an_overflow_is_everyones)
 {
@@ -270,28 +349,13 @@ START_TEST(own_statistics_are_evaluated_as_one)
 }
 END_TEST
 
-/* n images that are all the same. */
-static void write_equal_samples(uint32_t n)
-{
-    const char *const names[] = {"train-labels-idx1-ubyte", "train-images-idx3-ubyte"};
-    small_set(n, 4);
-    for (int images = 0; images < 2; images++) {
-        FILE *f = fopen(in_test(names[images]), "r+b");
-        ck_assert_ptr_nonnull(f);
-        ck_assert_int_eq(fseek(f, images ? 16 : 8, SEEK_SET), 0);
-        for (uint32_t i = 0; i < n * (images ? 64 : 1); i++)
-            fputc(images ? (int)(i % 64 * 4) : 1, f);
-        ck_assert_int_eq(fclose(f), 0);
-    }
-}
-
 /* Processes with the same sample and the same parameters: only masks can differ, and they do. */
 START_TEST(dropout_differs_between_processes)
 {
     plan plan = {.overrides = {"model={use: mlp, widths: [24]}", "data.batch=2", "train.epochs=1", "~eval",
                                "model.regularizer=none"},
                  .count = 5};
-    write_equal_samples(6);
+    small_set_of_equals(6);
     run_ranks(&plan, run_rank);
     check_ended_well();
     ck_assert_mem_eq(seats[0].output, seats[1].output, sizeof seats[0].output);
@@ -397,6 +461,7 @@ int main(void)
     tcase_add_test(tests, signals_equal_one_process);
     tcase_add_test(tests, a_second_look_is_over_all_processes);
     tcase_add_test(tests, drawn_targets_lead_to_one_step);
+    tcase_add_test(tests, attempts_micro_batches_and_processes_draw_other_targets);
     tcase_add_test(tests, an_overflow_is_everyones);
     tcase_add_test(tests, joint_statistics_equal_one_process);
     tcase_add_test(tests, own_statistics_are_evaluated_as_one);

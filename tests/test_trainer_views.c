@@ -99,6 +99,45 @@ START_TEST(a_refresh_takes_statistics_under_the_view)
 }
 END_TEST
 
+/* The mean that the second layer's batch-norm has in the view after a step that moves nothing and an evaluation. The
+ * first one's makes 0 of equal samples, so its bias is what goes on. */
+static void refreshed_mean(const char *batches, const char *regularizer, float ret[12])
+{
+    outcome o;
+    tn_log log;
+    tn_error err = {0};
+    open_small(&o, &log,
+               (const char *[]){NORM, "update=[{use: sgd, lr: 0}, {use: ema, decay: 0}]", batches, regularizer}, 4);
+    const tn_parameters *all = parameters(&o);
+    for (int64_t i = 0; i < all->count; i++)
+        for (int64_t j = 0; j < all->list[i].n && !strcmp(all->list[i].name, "hidden.0.norm.bias"); j++)
+            ((float *)all->p)[all->at[i] + j] = 1;
+    step(&o);
+    ck_ok(tn_trainer_evaluate(o.trainer, &err), err);
+    memcpy(ret, buffer(&o, "hidden.1.norm.running_mean")->eval.data, 12 * sizeof(float));
+    close_run(&o);
+}
+
+/* Samples and parameters are all the same, so only masks can make the mean over two batches another one than the first
+ * batch's: each batch draws its own, the same ones in every evaluation of the attempt. */
+START_TEST(batches_of_a_refresh_draw_their_own)
+{
+    const char *plain = "model.regularizer=none", *dropout = "model.regularizer={use: dropout, p: 0.5}";
+    float one[12], two[12], again[12];
+    small_set_of_equals(48);
+    refreshed_mean("eval.refresh=1", plain, one);
+    refreshed_mean("eval.refresh=2", plain, two);
+    for (int i = 0; i < 12; i++)
+        ck_assert_double_eq_tol(one[i], two[i], 1e-6);
+    refreshed_mean("eval.refresh=1", dropout, one);
+    refreshed_mean("eval.refresh=2", dropout, two);
+    refreshed_mean("eval.refresh=2", dropout, again);
+    ck_assert_mem_eq(two, again, sizeof two);
+    for (int i = 0; i < 12; i++)
+        ck_assert_double_gt(fabs((double)one[i] - two[i]), 1e-5);
+}
+END_TEST
+
 /* More batches than an epoch has are the epoch, without the last if it can not be trained on. */
 START_TEST(a_refresh_is_an_epoch_at_most)
 {
@@ -162,6 +201,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, training_does_not_notice_evaluation);
     tcase_add_test(tests, a_refresh_takes_statistics_under_the_view);
+    tcase_add_test(tests, batches_of_a_refresh_draw_their_own);
     tcase_add_test(tests, a_refresh_is_an_epoch_at_most);
     tcase_add_test(tests, stale_statistics_are_said_once);
     tcase_add_test(tests, without_a_refresh_statistics_are_of_training);
