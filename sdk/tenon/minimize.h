@@ -127,8 +127,8 @@ static inline TN_UNUSED int tn_backtrack_search(const tn_advance *call, tn_ask *
 #define TN_DOUBLES(type)                ((int64_t)(sizeof(type) / sizeof(double)))
 #define TN_SHOWN_SLOT(name, flags, doc) TN_SLOT_TEXT(name, like, zero, flags, doc)
 
-/* SHOWN(S): rows S(name, flags, doc) that tell people of the slots; what counts is what plan_ asks for. products_: 1 if
- * it asks for Hessian products. */
+/* SHOWN(S): rows S(name, flags, doc) that tell people of the slots, with bare words for name and flags,
+ * S(start, transient, "..."); what counts is what plan_ asks for. products_: 1 if it asks for Hessian products. */
 #define TN_MINIMIZER_RULE(name, HYPER, SHOWN, plan_, products_, summary, facts)                                        \
     static void name##_call_(const tn_advance *call, tn_ask *ask) { name##_advance(call, ask); }                       \
     static const tn_minimizer name##_table = {sizeof(tn_minimizer), products_, plan_, name##_call_};                   \
