@@ -23,6 +23,7 @@
 #define SLOTS(S)                                                                                                       \
     S(row, rows, zero, nonnegative, "mean of the squared gradient over each row")                                      \
     S(column, columns, zero, nonnegative, "the same over each column")                                                 \
+    S(inverse, columns, zero, transient, "1 over the root of the column's mean, in this step")                         \
     S(v, like, zero, nonnegative, "the same of each element, where the parameter is not factored")                     \
     S(m, like, zero, signed, "mean of the steps; only if beta1 is not 0")
 TN_DECLARE_RULE(adafactor, HYPER, SLOTS)
@@ -33,7 +34,7 @@ typedef struct {
     tn_real real_beta2, one_minus_beta2, eps1, beta1, one_minus_beta1;
 } adafactor_constants;
 
-/* Slots in the order of the plan: of a matrix row, column, then m; else v, then m. */
+/* Slots in the order of the plan: of a matrix row, column, inverse, then m; else v, then m. */
 static int32_t adafactor_plan(const tn_parameter *parameter, const void *hyper, const tn_slot_planner *planner,
                               tn_error *err)
 {
@@ -42,6 +43,8 @@ static int32_t adafactor_plan(const tn_parameter *parameter, const void *hyper, 
     int32_t status = planner->slot(planner->host, matrix ? &slot_row : &slot_v);
     if (!status && matrix)
         status = planner->slot(planner->host, &slot_column);
+    if (!status && matrix)
+        status = planner->slot(planner->host, &slot_inverse);
     if (!status && ((const adafactor *)hyper)->beta1 > 0)
         status = planner->slot(planner->host, &slot_m);
     return status;
@@ -62,8 +65,8 @@ static void adafactor_begin(const void *hyper, const tn_clock *clock, void *cons
     k->keep = 1 - k->lr * h->weight_decay;
 }
 
-/* The step before lr, where the second moment is factored; `row` is sqrt(mean(r) / r), `c` the column's mean. */
-TN_BOTH tn_real adafactor_factored(tn_real g, tn_real row, tn_real c) { return g * row / tn_sqrt(c); }
+/* The step before lr, where the second moment is factored; `row` is sqrt(mean(r) / r), `column` 1 / sqrt(c). */
+TN_BOTH tn_real adafactor_factored(tn_real g, tn_real row, tn_real column) { return g * row * column; }
 
 /* The same where it is whole; v is the new one afterwards. */
 TN_BOTH tn_real adafactor_whole(adafactor_constants k, tn_real g, tn_real *v)
@@ -132,9 +135,11 @@ static void adafactor_fold_squares(const tn_fold *fold)
     if (!tn_is_matrix(fold->parameter))
         return;
     int64_t rows = fold->parameter->shape[0], columns = tn_view_columns(fold->parameter);
-    const tn_real *row = (const tn_real *)fold->slot[0];
+    const tn_real *row = (const tn_real *)fold->slot[0], *column = (const tn_real *)fold->slot[1];
     adafactor_means(k, h->eps1, fold->rows, (double)columns, rows, (tn_real *)fold->slot[0]);
     adafactor_means(k, h->eps1, fold->columns, (double)rows, columns, (tn_real *)fold->slot[1]);
+    for (int64_t j = 0; j < columns; j++)
+        ((tn_real *)fold->slot[2])[j] = (tn_real)(1 / sqrt((double)column[j]));
     for (int64_t i = 0; i < rows; i++)
         sum += (double)row[i];
     k->mean_row = rows > 0 ? sum / (double)rows : 0;
@@ -145,14 +150,14 @@ static void adafactor_fold_squares(const tn_fold *fold)
 #define PART 256 /* elements whose steps are there before their squares are added; a multiple of TN_LANES */
 
 TN_CLONES static double adafactor_factored_squares(int64_t n, tn_real scale, tn_real row, const tn_real *__restrict g,
-                                                   const tn_real *__restrict c)
+                                                   const tn_real *__restrict column)
 {
     double lane[TN_LANES] = {0};
     tn_real u[PART];
     for (int64_t at = 0, part; at < n; at += part) {
         part = n - at < PART ? n - at : PART;
         for (int64_t i = 0; i < part; i++)
-            u[i] = adafactor_factored(scale * g[at + i], row, c[at + i]);
+            u[i] = adafactor_factored(scale * g[at + i], row, column[at + i]);
         tn_add_squares(lane, u, part, 1);
     }
     return tn_add_lanes(lane);
@@ -186,7 +191,7 @@ static void adafactor_partial(const tn_piece *piece, const tn_partial *out)
     else
         for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);)
             out->scalars[0] += adafactor_factored_squares(r.n, scale, adafactor_row(k, piece, r.row), g + r.at,
-                                                          (const tn_real *)piece->slot[1] + r.column);
+                                                          (const tn_real *)piece->slot[2] + r.column);
 }
 
 static void adafactor_fold(const tn_fold *fold)
@@ -202,10 +207,10 @@ static void adafactor_fold(const tn_fold *fold)
 /* ---- the step ---- */
 
 TN_CLONES static void adafactor_factored_loop(int64_t n, tn_real scale, tn_real row, const tn_real *__restrict g,
-                                              const tn_real *__restrict c, tn_real *__restrict d)
+                                              const tn_real *__restrict column, tn_real *__restrict d)
 {
     for (int64_t i = 0; i < n; i++)
-        d[i] = adafactor_factored(scale * g[i], row, c[i]);
+        d[i] = adafactor_factored(scale * g[i], row, column[i]);
 }
 
 TN_CLONES static void adafactor_whole_loop(adafactor_constants k, int64_t n, tn_real scale, const tn_real *__restrict g,
@@ -238,11 +243,11 @@ static void adafactor_update(const tn_piece *piece)
     if (matrix)
         for (tn_row_run r = tn_rows_of(piece); tn_next_row(&r);)
             adafactor_factored_loop(r.n, scale, adafactor_row(k, piece, r.row), g + r.at,
-                                    (const tn_real *)piece->slot[1] + r.column, d + r.at);
+                                    (const tn_real *)piece->slot[2] + r.column, d + r.at);
     else
         adafactor_whole_loop(*k, n, scale, g, first, d);
     if (((const adafactor *)piece->hyper)->beta1 > 0) {
-        adafactor_mean_loop(*k, n, (tn_real *)piece->slot[matrix ? 2 : 1], d);
+        adafactor_mean_loop(*k, n, (tn_real *)piece->slot[matrix ? 3 : 1], d);
         return;
     }
     adafactor_scale_loop(n, -(tn_real)k->step, d);
