@@ -563,6 +563,30 @@ START_TEST(case_17_instructions_that_are_not_there)
 }
 END_TEST
 
+START_TEST(case_18_two_bring_one_library)
+{
+    static const char *const folders[] = {"1", "2"};
+    tn_library *library;
+    tn_error err;
+    char name[64];
+    for (int i = 0; i < 2; i++) {
+        make_subdirectory(folders[i]);
+        snprintf(name, sizeof name, "%d/bundling.so", i + 1);
+        copy_file(bad_plugin(i ? "bundling-2" : "bundling-1"), in_test(name));
+        snprintf(name, sizeof name, "%d/libtenon_bundled.so", i + 1);
+        copy_file(bad_plugin(i ? "bundled-2" : "bundled-1"), in_test(name));
+    }
+    ck_ok(tn_loader_open(in_test("1/bundling.so"), &kept, &library, &err), err);
+    ck_assert_ptr_null(strstr(log_text, "brings"));
+    ck_ok(tn_loader_open(in_test("2/bundling.so"), &kept, &library, &err), err); /* it works, with the first's */
+    const char *warning = strstr(log_text, "2/bundling.so: brings ");
+    ck_assert_msg(warning != NULL, "%s", log_text);
+    ck_assert_ptr_nonnull(strstr(warning, in_test("2/libtenon_bundled.so")));
+    ck_assert_ptr_nonnull(strstr(warning, in_test("1/libtenon_bundled.so")));
+    ck_assert_ptr_nonnull(strstr(warning, "give the library a name of its own"));
+}
+END_TEST
+
 /* ---- reports of users ---- */
 
 START_TEST(plg_01_symbol_clash)
@@ -795,6 +819,7 @@ int main(void)
                                   case_15_changed_while_loaded,
                                   case_16_setuid_ignores_the_environment,
                                   case_17_instructions_that_are_not_there,
+                                  case_18_two_bring_one_library,
                                   plg_01_shown_without_a_clash,
                                   plg_02_late_binding,
                                   plg_04_loaded_twice,

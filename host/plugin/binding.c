@@ -5,7 +5,10 @@
 #include "host/plugin/binding.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "host/base/error.h"
 
@@ -23,6 +26,7 @@ typedef struct {
     const char *names;
     const Elf64_Rela *list[2]; /* data, calls */
     size_t bytes[2];
+    size_t search; /* its search path for libraries, in `names`; 0: none */
 } dynamic;
 
 static dynamic read_dynamic(const struct link_map *map)
@@ -42,6 +46,8 @@ static dynamic read_dynamic(const struct link_map *map)
             d.list[1] = (const Elf64_Rela *)value;
         else if (entry->d_tag == DT_PLTRELSZ)
             d.bytes[1] = value;
+        else if (entry->d_tag == DT_RUNPATH || (entry->d_tag == DT_RPATH && !d.search))
+            d.search = entry->d_un.d_val;
     }
     return d;
 }
@@ -79,4 +85,62 @@ int32_t tn_binding_check(const char *path, const struct link_map *map, const tn_
                 return refuse(path, d.names + d.symbols[ELF64_R_SYM(r->r_info)].st_name, found, err);
         }
     return TN_OK;
+}
+
+/* ---- libraries that come along ---- */
+
+/* The file `name` in the first folder beside `path` that the search path names. */
+static int bundled(const char *path, const char *search, const char *name, char ret[PATH_MAX], struct stat *stat_of)
+{
+    static const char *const words[] = {"$ORIGIN", "${ORIGIN}"};
+    int folder = (int)(strrchr(path, '/') - path);
+    for (const char *at = search; *at; at += *at == ':') {
+        int length = (int)strcspn(at, ":"), used = length;
+        while (used > 0 && at[used - 1] == '/')
+            used--;
+        for (int i = 0; i < 2; i++) {
+            int skip = (int)strlen(words[i]);
+            if (used >= skip && memcmp(at, words[i], (size_t)skip) == 0 &&
+                snprintf(ret, PATH_MAX, "%.*s%.*s/%s", folder, path, used - skip, at + skip, name) < PATH_MAX &&
+                stat(ret, stat_of) == 0)
+                return 1;
+        }
+        at += length;
+    }
+    return 0;
+}
+
+typedef struct {
+    const char *name;
+    char found[PATH_MAX];
+} library_search;
+
+static int find_library(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size;
+    library_search *search = argument;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    if (!slash || strcmp(slash + 1, search->name) != 0)
+        return 0;
+    snprintf(search->found, sizeof search->found, "%s", info->dlpi_name);
+    return 1;
+}
+
+void tn_binding_warn(const char *path, const struct link_map *map, const tn_log *log)
+{
+    dynamic d = read_dynamic(map);
+    char own[PATH_MAX];
+    struct stat wanted, got;
+    for (const Elf64_Dyn *entry = map->l_ld; entry->d_tag != DT_NULL && d.names && d.search; entry++) {
+        if (entry->d_tag != DT_NEEDED)
+            continue;
+        library_search search = {.name = d.names + entry->d_un.d_val};
+        if (!bundled(path, d.names + d.search, search.name, own, &wanted) || !dl_iterate_phdr(find_library, &search) ||
+            stat(search.found, &got) != 0 || (got.st_dev == wanted.st_dev && got.st_ino == wanted.st_ino))
+            continue;
+        tn_log_write(log, TN_LOG_WARNING,
+                     "%s: brings %s, but uses %s, which has the same name and was loaded before; give the library a "
+                     "name of its own, or link it statically",
+                     path, own, search.found);
+    }
 }

@@ -8,11 +8,16 @@
 
 #include <link.h>
 
+#include "host/base/log.h"
 #include "host/plugin/record.h"
 
 /* TN_E_PLUGIN with SYMBOL_CLASH if a reference to a global symbol that the file defines was bound to another file's;
  * `object`: the file's own ranges. Weak and unique symbols may be shared. Checked on x86-64 and AArch64. [any thread]
  */
 int32_t tn_binding_check(const char *path, const struct link_map *map, const tn_object *object, tn_error *err);
+
+/* Warns of each library that the file brings along ($ORIGIN in its search path) while another of that name was loaded
+ * before: the system's loader takes that one. [any thread] */
+void tn_binding_warn(const char *path, const struct link_map *map, const tn_log *log);
 
 #endif

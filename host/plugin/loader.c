@@ -98,12 +98,13 @@ static int add_ranges(struct dl_phdr_info *info, size_t size, void *argument)
 }
 
 /* Its ranges, and whether its calls stay within them. */
-static int32_t find_object(const char *path, void *handle, tn_object *ret, tn_error *err)
+static int32_t find_object(const char *path, void *handle, const tn_log *log, tn_object *ret, tn_error *err)
 {
     object_search search = {NULL, ret};
     ret->count = 0;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &search.map) != 0 || !dl_iterate_phdr(add_ranges, &search))
         return tn_error_set(err, TN_E_INTERNAL, "%s: loaded, but not found among the loaded objects", path);
+    tn_binding_warn(path, search.map, log);
     return tn_binding_check(path, search.map, ret, err);
 }
 
@@ -217,7 +218,7 @@ static int32_t verify(const char *path, tn_library *library, const tn_log *log, 
     tn_object object;
     tn_entry *entry = NULL;
     const tn_plugin *plugin = NULL;
-    int32_t status = find_object(path, library->handle, &object, err);
+    int32_t status = find_object(path, library->handle, log, &object, err);
     if (!status)
         status = find_entry(path, library->handle, &object, &entry, err);
     if (!status)
