@@ -16,7 +16,9 @@
 #include "host/base/text.h"
 #include "host/experiment/experiment.h"
 #include "host/handle.h"
+#include "host/store/environment.h"
 #include "host/store/folder.h"
+#include "host/store/runlog.h"
 #include "host/train/trainer.h"
 
 #ifndef TENON_VERSION
@@ -138,8 +140,35 @@ static int32_t describe(tn_trainer *trainer, const tenon_run_options *options, t
     return status;
 }
 
+/* A word of a shell: quoted where it needs to be. */
+static void add_word(tn_text *text, const char *word)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
+    if (*word && strspn(word, plain) == strlen(word)) {
+        tn_text_add(text, word);
+        return;
+    }
+    tn_text_char(text, '\'');
+    for (; *word; word++)
+        tn_text_addf(text, *word == '\'' ? "'\\''" : "%c", *word);
+    tn_text_char(text, '\'');
+}
+
+/* A run that was stopped says how to go on, where it can. */
+static void add_way_on(const char *folder, tn_error *err)
+{
+    tn_text text = {0};
+    tn_text_add(&text, "; go on with: tenon resume ");
+    add_word(&text, folder);
+    if (err && tn_text_status(&text, NULL) == TN_OK && strlen(err->msg) + text.size < sizeof err->msg)
+        strcat(err->msg, text.data);
+    tn_text_free(&text);
+}
+
 /* What was asked for, handed down. */
 typedef struct {
+    tenon *handle;
+    tn_runlog *log;
     const char *path;
     const char *folder; /* of a run to be gone on with; NULL: a new one */
     const char *const *overrides;
@@ -147,33 +176,53 @@ typedef struct {
     const tenon_run_options *options;
 } request;
 
+static int32_t write_environment(tn_trainer *trainer, const request *r, const char *folder, tn_error *err)
+{
+    const tn_environment environment = {.version = TENON_VERSION,
+                                        .registry = r->handle->registry,
+                                        .backend = tn_trainer_backend(trainer),
+                                        .threads = tn_trainer_threads(trainer),
+                                        .processes = tn_trainer_processes(trainer),
+                                        .attempt = tn_trainer_attempt(trainer)};
+    return tn_environment_write(&environment, folder, r->folder != NULL, &r->handle->log, err);
+}
+
 /* The folder is made once everything could be opened: a refused experiment leaves none. Of several processes the first
  * makes it. */
 static int32_t start(tn_trainer *trainer, const tn_experiment *experiment, const request *r, char **ret, tn_error *err)
 {
     int32_t status = tn_folder_create(r->options->runs ? r->options->runs : "runs", experiment->name, ret, err);
     if (status == TN_OK)
+        status = tn_runlog_put_in(r->log, *ret, err);
+    if (status == TN_OK)
         status = write_inputs(*ret, r->path, experiment, r->overrides, r->override_count, err);
     if (status == TN_OK && r->options->describe)
         status = describe(trainer, r->options, err);
-    return status == TN_OK ? tn_trainer_record_in(trainer, *ret, err) : status;
+    if (status == TN_OK)
+        status = tn_trainer_record_in(trainer, *ret, err);
+    tn_log_write(&r->handle->log, TN_LOG_INFO, "tenon %s begins %s", TENON_VERSION, r->path);
+    return status == TN_OK ? write_environment(trainer, r, *ret, err) : status; /* now that all plugins are loaded */
 }
 
 /* The first of a run's processes takes its records up where the checkpoint was written. */
+static int32_t take_up(tn_trainer *trainer, const request *r, const char *checkpoint, tn_error *err)
+{
+    int32_t status = r->options->describe ? describe(trainer, r->options, err) : TN_OK;
+    tn_log_write(&r->handle->log, TN_LOG_INFO, "tenon %s goes on from %s", TENON_VERSION, checkpoint);
+    if (status == TN_OK)
+        status = tn_trainer_continue_in(trainer, r->folder, checkpoint, err);
+    return status == TN_OK ? write_environment(trainer, r, r->folder, err) : status;
+}
+
 static int32_t go_on(tn_trainer *trainer, const request *r, tn_error *err)
 {
-    char *checkpoint;
-    int32_t status = tn_checkpoint_last(r->folder, &checkpoint, err);
-    status = tn_trainer_agree(trainer, status, err);
-    if (status != TN_OK)
-        return status;
-    status = tn_trainer_restore(trainer, checkpoint, err);
-    if (status == TN_OK && tn_trainer_rank(trainer) == 0) {
-        if (r->options->describe)
-            status = describe(trainer, r->options, err);
-        if (status == TN_OK)
-            status = tn_trainer_continue_in(trainer, r->folder, checkpoint, err);
-    }
+    char *checkpoint = NULL;
+    int32_t first = tn_trainer_rank(trainer) == 0;
+    int32_t status = tn_trainer_agree(trainer, first ? tn_runlog_put_in(r->log, r->folder, err) : TN_OK, err);
+    if (status == TN_OK)
+        status = tn_checkpoint_restore(trainer, r->folder, &checkpoint, err);
+    if (status == TN_OK && first)
+        status = take_up(trainer, r, checkpoint, err);
     tn_free(checkpoint);
     return status;
 }
@@ -184,6 +233,7 @@ static int32_t train(tenon *handle, const tn_experiment *experiment, const reque
     tn_trainer_options open = {.registry = handle->registry,
                                .experiment = experiment,
                                .log = &handle->log,
+                               .from = r->folder ? NULL : experiment->from,
                                .observer = r->options->observe,
                                .user = r->options->user};
     int32_t status = tn_trainer_open(&open, &trainer, err);
@@ -196,11 +246,32 @@ static int32_t train(tenon *handle, const tn_experiment *experiment, const reque
     status = tn_trainer_agree(trainer, status, err);
     if (status == TN_OK)
         status = tn_trainer_run(trainer, err);
+    const char *folder = r->folder ? r->folder : ret ? *ret : NULL;
+    if (status == TN_E_STOPPED && folder && experiment->checkpoint_metric)
+        add_way_on(folder, err);
     tn_trainer_close(trainer);
     return status;
 }
 
-static int32_t read_and_train(tenon *handle, const request *r, char **ret, tn_error *err)
+static int32_t train_with_log(tenon *handle, const tn_experiment *experiment, request *r, char **ret, tn_error *err)
+{
+    tn_log before = handle->log;
+    tn_error own = {0};
+    err = err ? err : &own;
+    int32_t status = tn_runlog_open(&before, &r->log, err);
+    if (status != TN_OK)
+        return status;
+    handle->log = tn_runlog_log(r->log); /* the registry's too */
+    status = train(handle, experiment, r, ret, err);
+    handle->log = before;
+    const tn_log log = tn_runlog_log(r->log);
+    tn_runlog_mute(r->log); /* the caller hears of it by other ways */
+    tn_log_write(&log, TN_LOG_INFO, "%s", status == TN_OK ? "the run has ended" : err->msg);
+    tn_runlog_close(r->log);
+    return status;
+}
+
+static int32_t read_and_train(tenon *handle, request *r, char **ret, tn_error *err)
 {
     tn_experiment *experiment;
     fenv_t own;
@@ -210,7 +281,7 @@ static int32_t read_and_train(tenon *handle, const request *r, char **ret, tn_er
     /* Rounding and subnormals are the default's on every thread, whatever the caller has set for itself. */
     fegetenv(&own);
     fesetenv(FE_DFL_ENV);
-    status = train(handle, experiment, r, ret, err);
+    status = train_with_log(handle, experiment, r, ret, err);
     fesetenv(&own);
     tn_experiment_free(experiment);
     return status;
@@ -223,7 +294,7 @@ int32_t tenon_run(tenon *handle, const char *path, const char *const *overrides,
     if (options)
         tn_take(&taken, sizeof taken, options);
     *ret = NULL;
-    return read_and_train(handle, &(request){path, NULL, overrides, override_count, &taken}, ret, err);
+    return read_and_train(handle, &(request){handle, NULL, path, NULL, overrides, override_count, &taken}, ret, err);
 }
 
 int32_t tenon_resume(tenon *handle, const char *folder, const char *const *overrides, size_t override_count,
@@ -235,7 +306,8 @@ int32_t tenon_resume(tenon *handle, const char *folder, const char *const *overr
         return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
     if (options)
         tn_take(&taken, sizeof taken, options);
-    int32_t status = read_and_train(handle, &(request){path, folder, overrides, override_count, &taken}, NULL, err);
+    int32_t status =
+        read_and_train(handle, &(request){handle, NULL, path, folder, overrides, override_count, &taken}, NULL, err);
     tn_free(path);
     return status;
 }

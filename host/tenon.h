@@ -46,10 +46,13 @@ TENON_API int32_t tenon_info(tenon *handle, const char *name, uint32_t flags, ch
 
 typedef struct tenon_run_options {
     uint32_t struct_size;
+#define TENON_STOP       0x1 /* end after this update, with a checkpoint */
+#define TENON_CHECKPOINT 0x2 /* write a checkpoint after this update, and go on */
+
     uint32_t reserved;
     const char *runs; /* parent of the run's folder; NULL: "runs" */
-    /* Sees every record after it was written, on the calling thread; non-zero asks to stop. NULL: none. The record is
-     * borrowed for the call. */
+    /* Sees every record after it was written, on the calling thread; returns what it asks for: 0, or TENON_STOP and
+     * TENON_CHECKPOINT together or alone. NULL: none. The record is borrowed for the call. */
     int32_t (*observe)(void *user, const tn_record *record);
     /* Sees the plan before the first update: layers, parameters, memory. NULL: none. */
     void (*describe)(void *user, const char *text, int64_t updates);
@@ -63,10 +66,10 @@ typedef struct tenon_run_options {
 TENON_API int32_t tenon_run(tenon *handle, const char *experiment, const char *const *overrides, size_t override_count,
                             const tenon_run_options *options, char **ret, tn_error *err);
 
-/* Goes on with the run in `folder` from its last checkpoint to its end, bit for bit as if it had never stopped; records
- * behind the checkpoint are written again. Overrides may change what decides no bit, such as train.threads; others are
- * refused. `options->runs` is not read. TN_E_NOT_FOUND where there is no checkpoint; else as tenon_run. All processes
- * of a run call it with one folder. */
+/* Goes on with the run in `folder` from its last checkpoint that is whole to its end, bit for bit as if it had never
+ * stopped; records behind the checkpoint are written again. The log warns of each checkpoint that is damaged. Overrides
+ * may change what decides no bit, such as train.threads; others are refused. `options->runs` is not read.
+ * TN_E_NOT_FOUND where there is no checkpoint; else as tenon_run. All processes of a run call it with one folder. */
 TENON_API int32_t tenon_resume(tenon *handle, const char *folder, const char *const *overrides, size_t override_count,
                                const tenon_run_options *options, tn_error *err);
 

@@ -125,8 +125,9 @@ START_TEST(missing_sections_have_defaults)
     ck_assert_uint_eq(e->schedule_count, 0);
     ck_assert_str_eq(e->backend->info->name, "openblas");
     ck_assert_str_eq(e->collective->info->name, "self");
-    ck_assert_uint_eq(e->sink_count, 1);
+    ck_assert_uint_eq(e->sink_count, 2);
     ck_assert_str_eq(e->sinks[0]->info->name, "jsonl");
+    ck_assert_str_eq(e->sinks[1]->info->name, "csv");
     ck_assert_uint_eq(e->real, 32);
     ck_assert_uint_eq(e->seed, 0);
     ck_assert_int_eq(e->accumulate, 1);
@@ -138,8 +139,12 @@ START_TEST(missing_sections_have_defaults)
     ck_assert_ptr_null(e->loss_scale);
     ck_assert_ptr_null(e->recompute);
     ck_assert_ptr_null(e->update[0]->on);
-    ck_assert_double_eq(e->checkpoint_every.epochs, 0);
+    ck_assert_double_eq(e->checkpoint_every.epochs, 1);
     ck_assert_int_eq(e->checkpoint_every.steps, 0);
+    ck_assert_int_eq(e->checkpoint_keep, 3);
+    ck_assert_int_eq(e->checkpoint_best, 1);
+    ck_assert_str_eq(e->checkpoint_metric, "loss");
+    ck_assert_int_eq(e->checkpoint_mode, 0);
     tn_experiment_free(e);
 }
 END_TEST
@@ -198,8 +203,13 @@ static const struct {
     {LEAST "recompute: none\n", NULL, "recompute: none\nparallel"},
     {LEAST "recompute: kept\n", NULL, "recompute: {use: kept}\n"},
     {LEAST "checkpoint: none\n", NULL, "checkpoint: none\n"},
-    {LEAST "checkpoint: {}\n", NULL, "checkpoint: {every: 1 epoch}\n"},
-    {LEAST "checkpoint: {every: 20 steps}\n", NULL, "checkpoint: {every: 20 steps}\n"},
+    {LEAST "checkpoint: {}\n", NULL, "checkpoint: {every: 1 epoch, keep: 3, best: 1, metric: \"loss\", mode: min}\n"},
+    {LEAST "checkpoint: {every: 20 steps, keep: 0, best: 2, metric: accuracy, mode: max}\n", NULL,
+     "checkpoint: {every: 20 steps, keep: 0, best: 2, metric: \"accuracy\", mode: max}\n"},
+    {LEAST, NULL, "checkpoint: {every: 1 epoch, keep: 3, best: 1, metric: \"loss\", mode: min}\n"},
+    {LEAST, "checkpoint=none", "checkpoint: none\n"},
+    {LEAST, "train.from=runs/a b/x.safetensors", "check_finite: true, from: \"runs/a b/x.safetensors\"}\n"},
+    {LEAST, NULL, "sinks:\n  - {use: jsonl}\n  - {use: csv}\n"},
     {LEAST "eval: {refresh: 50}\n", NULL, "view: eval, refresh: 50}\n"},
     /* on: */
     {DATA MODEL LOSS "update: [sgd, {use: adamw, on: {role: bias}}]\n" TRAIN, NULL,
@@ -467,6 +477,10 @@ static void check_round_trip(const tn_experiment *e)
     ck_assert_int_eq(again->eval_view, e->eval_view);
     ck_assert_int_eq(again->eval_refresh, e->eval_refresh);
     ck_assert_mem_eq(&again->checkpoint_every, &e->checkpoint_every, sizeof e->checkpoint_every);
+    ck_assert_int_eq(again->checkpoint_keep, e->checkpoint_keep);
+    ck_assert_int_eq(again->checkpoint_best, e->checkpoint_best);
+    ck_assert_pstr_eq(again->checkpoint_metric, e->checkpoint_metric);
+    ck_assert_int_eq(again->checkpoint_mode, e->checkpoint_mode);
     ck_assert_uint_eq(again->real, e->real);
     ck_assert_int_eq(again->master, e->master);
     check_same_or_none(again->storage, e->storage);
@@ -606,6 +620,8 @@ START_TEST(refuses_with_the_place_and_a_remedy)
         {LEAST "recompute: kep\n", "exp.yaml:6:12: no recompute is called 'kep'; did you mean 'kept'?"},
         {LEAST "checkpoint: 1 epoch\n", "checkpoint takes a mapping; found '1 epoch'"},
         {LEAST "checkpoint: {evry: 1 epoch}\n", "unknown key 'evry' of checkpoint; did you mean 'every'?"},
+        {LEAST "checkpoint: {keep: -1}\n", "'keep' of checkpoint (integer) takes an integer in [0, inf); found '-1'"},
+        {LEAST "checkpoint: {mode: less}\n", "'mode' of checkpoint (choice) takes one of min | max; found 'less'"},
         {LEAST "checkpoint: {every: 2 weeks}\n",
          "exp.yaml:6:21: 'every' of checkpoint takes a period such as '1 epoch', '0.5 epochs' or '500 steps'; found"},
         {LEAST "eval: {refresh: -1}\n", "'refresh' of eval (integer) takes an integer in [0, 2147483647]; found '-1'"},

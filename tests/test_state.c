@@ -156,7 +156,7 @@ static const char *const *with(const char *const *more, const char *threads)
     const char **list = all[next++ % 4];
     size_t n = 0;
     list[n++] = "eval.every=2 steps";
-    list[n++] = "checkpoint={every: 3 steps}";
+    list[n++] = "checkpoint={every: 3 steps, keep: 0}";
     list[n++] = threads;
     for (; more && *more; more++)
         list[n++] = *more;
@@ -316,7 +316,7 @@ static int32_t live_as(int rank, const char *from, const char *folder, const cha
     char collective[160];
     const char *overrides[] = {"model.normalizer=batchnorm",
                                "update=[{use: muon, as: rule, on: {axes: 2}}, {use: adafactor, as: rest, lr: 0.01}]",
-                               "checkpoint={every: 3 steps}", collective, NULL};
+                               "checkpoint={every: 3 steps, keep: 0}", collective, NULL};
     snprintf(collective, sizeof collective, "parallel.collective={use: shm, name: state-%ld, ranks: 2, rank: %d}",
              (long)getppid(), rank);
     int32_t status = begin(&l, overrides, err);

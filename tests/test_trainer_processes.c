@@ -97,7 +97,8 @@ static void run_rank(const plan *plan, int rank)
     size_t count = overrides_of(plan, rank, collective, overrides);
     stop_after = rank == 1 ? plan->stop_at : 0;
     s->status = tn_experiment_read(registry, file, overrides, count, &o.experiment, &err);
-    tn_trainer_options options = {registry, o.experiment, &log, watch_and_stop, &o};
+    tn_trainer_options options = {
+        .registry = registry, .experiment = o.experiment, .log = &log, .observer = watch_and_stop, .user = &o};
     if (s->status == TN_OK)
         s->status = tn_trainer_open(&options, &o.trainer, &err);
     if (s->status == TN_OK)

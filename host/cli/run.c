@@ -26,11 +26,15 @@ typedef struct {
     double values[MAX_FIELDS];
 } progress;
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted, save_asked;
 
-/* The first asks to stop after this update, the second stops at once. */
+/* SIGUSR1 asks for a checkpoint. Of the others the first asks to stop after this update, the second stops at once. */
 static void on_signal(int number)
 {
+    if (number == SIGUSR1) {
+        save_asked = 1;
+        return;
+    }
     if (interrupted)
         _exit(128 + number);
     interrupted = number;
@@ -79,17 +83,25 @@ static void keep_evaluation(progress *p, const tn_record *record)
     fprintf(stderr, "  %.1f s\n", seconds() - p->started);
 }
 
+/* What signals have asked for since the last time. */
+static int32_t asked(void)
+{
+    int32_t save = save_asked;
+    save_asked = 0;
+    return (interrupted ? TENON_STOP : 0) | (save ? TENON_CHECKPOINT : 0);
+}
+
 static int32_t observe(void *user, const tn_record *record)
 {
     progress *p = user;
     p->update = record->update;
     if (!p->started) /* not the first of the run's processes: only that one shows what it does */
-        return interrupted != 0;
+        return asked();
     if (!strcmp(record->event, "eval"))
         keep_evaluation(p, record);
     else if (!p->quiet && !strcmp(record->event, "train"))
         draw(p, record);
-    return interrupted != 0;
+    return asked();
 }
 
 static void describe(void *user, const char *text, int64_t updates)
@@ -174,10 +186,12 @@ static int resolve(tenon *handle, const cli_options *options)
 
 static progress begin(const cli_options *options)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup is heeded */
+        sigaction(SIGHUP, &action, NULL);
     return (progress){.quiet = options->quiet, .terminal = isatty(STDERR_FILENO) && !options->quiet};
 }
 

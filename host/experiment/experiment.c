@@ -27,6 +27,7 @@ static const tn_row train_rows[] = {
     {TN_OWN_ROW("seed", INTEGER, "0", "[0, inf)", seed), .range = {0, HUGE_VAL, 0, 1, 0, "", ""}},
     {TN_OWN_ROW("threads", INTEGER, "0", "[0, 1024]", threads), .range = {0, TN_POOL_MAX, 0, 0, 0, "", ""}},
     {TN_OWN_ROW("check_finite", FLAG, "true", "", check_finite)},
+    {TN_OWN_ROW("from", TEXT, NULL, "", from)},
 };
 static const tn_row eval_rows[] = {
     {TN_OWN_ROW("split", TEXT, "test", "", split)},
@@ -38,9 +39,14 @@ static const tn_row eval_rows[] = {
 };
 static const tn_row checkpoint_rows[] = {
     {TN_OWN_ROW("every", TEXT, "1 epoch", "", every)},
+    {TN_OWN_ROW("keep", INTEGER, "3", "[0, inf)", keep), .range = {0, HUGE_VAL, 0, 1, 0, "", ""}},
+    {TN_OWN_ROW("best", INTEGER, "1", "[0, inf)", best), .range = {0, HUGE_VAL, 0, 1, 0, "", ""}},
+    {TN_OWN_ROW("metric", TEXT, "loss", "", metric)},
+    {TN_OWN_ROW("mode", CHOICE, "min", "min | max", mode), .choices = (char *[]){"min", "max"}, .choice_count = 2},
 };
 #define SECTION_ROWS 8
-_Static_assert(TN_COUNT(train_rows) <= SECTION_ROWS && TN_COUNT(eval_rows) <= SECTION_ROWS,
+_Static_assert(TN_COUNT(train_rows) <= SECTION_ROWS && TN_COUNT(eval_rows) <= SECTION_ROWS &&
+                   TN_COUNT(checkpoint_rows) <= SECTION_ROWS,
                "read_section has no more room");
 
 const char *const tn_reader_sections[] = {"name",     "data",    "model",     "loss",       "update",
@@ -253,6 +259,10 @@ static int32_t read_train(tn_reader *r)
     r->e->seed = (uint64_t)r->own.seed;
     r->e->threads = r->own.threads;
     r->e->check_finite = r->own.check_finite != 0;
+    if (r->own.from && *r->own.from) {
+        r->e->from = r->own.from;
+        r->own.from = NULL;
+    }
     return TN_OK;
 }
 
@@ -310,10 +320,19 @@ static int32_t read_eval(tn_reader *r)
 static int32_t read_checkpoint(tn_reader *r)
 {
     const tn_yaml *section = tn_yaml_get(r->root, "checkpoint");
-    if (!section || tn_reader_is_none(section))
+    if (tn_reader_is_none(section))
         return TN_OK;
     int32_t status = read_section(r, section, checkpoint_rows, TN_COUNT(checkpoint_rows), "checkpoint");
-    return status ? status : read_period(r, section, "checkpoint", &r->e->checkpoint_every);
+    if (!status)
+        status = read_period(r, section, "checkpoint", &r->e->checkpoint_every);
+    if (status)
+        return status;
+    r->e->checkpoint_keep = r->own.keep;
+    r->e->checkpoint_best = r->own.best;
+    r->e->checkpoint_mode = (int32_t)r->own.mode;
+    r->e->checkpoint_metric = r->own.metric;
+    r->own.metric = NULL;
+    return TN_OK;
 }
 
 /* ---- the whole ---- */
@@ -379,6 +398,8 @@ static void end_reading(tn_reader *r)
     tn_free(r->own.name);
     tn_free(r->own.split);
     tn_free(r->own.every);
+    tn_free(r->own.metric);
+    tn_free(r->own.from);
 }
 
 int32_t tn_experiment_parse(tn_registry *registry, const char *file, const char *bytes, size_t size,
@@ -439,6 +460,8 @@ void tn_experiment_free(tn_experiment *e)
     tn_instance_free(e->loss_scale);
     tn_instance_free(e->recompute);
     tn_free(e->eval_split);
+    tn_free(e->checkpoint_metric);
+    tn_free(e->from);
     tn_free(e->resolved);
     tn_free(e->name);
     tn_free(e->file);

@@ -44,11 +44,16 @@ typedef struct tn_experiment {
     tn_instance *loss_scale;    /* NULL: 1 */
     tn_instance *recompute;     /* NULL: keep all */
     tn_period checkpoint_every; /* checkpoint: {every: 1 epoch}; nothing: none */
+    int64_t checkpoint_keep;    /* the last so many stay; 0: all */
+    int64_t checkpoint_best;    /* and so many with the best metric of an evaluation */
+    char *checkpoint_metric;    /* of an evaluation, without its split: "loss"; NULL: no checkpoints */
+    int32_t checkpoint_mode;    /* 0: less is better, 1: more is */
     double epochs;              /* train.epochs; 0: by steps */
     int64_t steps;              /* train.steps; 0: by epochs */
     int64_t accumulate;         /* micro-batches an update, >= 1 */
     uint64_t seed;
     int64_t threads;      /* 0: all the process may use */
+    char *from;           /* train.from: file of the parameters that a new run starts with; NULL: none */
     int32_t check_finite; /* 1: read all gradients first and skip an update where one is not finite */
     char *eval_split;     /* NULL: no evaluation */
     int64_t eval_batch;   /* 0: as training */

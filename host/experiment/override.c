@@ -41,16 +41,26 @@ static int32_t make_lists(tn_yaml_tree *tree, tn_yaml *root, tn_error *err)
     return status ? status : make_list(tree, root, "sinks", err);
 }
 
+/* The sinks of an experiment that names none. */
+static int32_t put_sinks(tn_yaml_tree *tree, tn_yaml *root, tn_place file, tn_error *err)
+{
+    static const char *const names[] = {"jsonl", "csv"};
+    tn_yaml *list, *sink;
+    int32_t status = tn_yaml_new(tree, TN_YAML_SEQUENCE, NULL, file, &list, err);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
+        status = tn_yaml_new(tree, TN_YAML_SCALAR, names[i], file, &sink, err);
+        if (!status)
+            tn_yaml_append(list, sink);
+    }
+    return status ? status : tn_yaml_put(tree, root, "sinks", file, list, err);
+}
+
 int32_t tn_override_prepare(tn_yaml_tree *tree, tn_yaml *root, tn_error *err)
 {
     int32_t status = TN_OK;
     tn_place file = {root->place.text, TN_WHOLE};
-    if (!tn_yaml_get(root, "sinks")) {
-        tn_yaml *sink;
-        status = tn_yaml_new(tree, TN_YAML_SCALAR, "jsonl", file, &sink, err);
-        if (!status)
-            status = tn_yaml_put(tree, root, "sinks", file, sink, err);
-    }
+    if (!tn_yaml_get(root, "sinks"))
+        status = put_sinks(tree, root, file, err);
     return status ? status : make_lists(tree, root, err);
 }
 

@@ -95,8 +95,13 @@ static void print_train(const tn_experiment *e, tn_text *text)
         tn_text_add(text, "epochs: ");
         tn_text_real(text, e->epochs);
     }
-    tn_text_addf(text, ", accumulate: %lld, seed: %llu, threads: %lld, check_finite: %s}", (long long)e->accumulate,
+    tn_text_addf(text, ", accumulate: %lld, seed: %llu, threads: %lld, check_finite: %s", (long long)e->accumulate,
                  (unsigned long long)e->seed, (long long)e->threads, e->check_finite ? "true" : "false");
+    if (e->from) {
+        tn_text_add(text, ", from: ");
+        tn_text_json(text, e->from);
+    }
+    tn_text_char(text, '}');
 }
 
 static void print_period(const tn_period *period, tn_text *text)
@@ -125,13 +130,16 @@ static void print_eval(const tn_experiment *e, tn_text *text)
 
 static void print_checkpoint(const tn_experiment *e, tn_text *text)
 {
-    if (e->checkpoint_every.steps == 0 && e->checkpoint_every.epochs == 0) {
+    if (!e->checkpoint_metric) {
         tn_text_add(text, "\ncheckpoint: none\n");
         return;
     }
     tn_text_add(text, "\ncheckpoint: {every: ");
     print_period(&e->checkpoint_every, text);
-    tn_text_add(text, "}\n");
+    tn_text_addf(text, ", keep: %lld, best: %lld, metric: ", (long long)e->checkpoint_keep,
+                 (long long)e->checkpoint_best);
+    tn_text_json(text, e->checkpoint_metric);
+    tn_text_addf(text, ", mode: %s}\n", e->checkpoint_mode ? "max" : "min");
 }
 
 static void print_optional(const char *key, const tn_instance *instance, tn_text *text)

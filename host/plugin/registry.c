@@ -431,5 +431,6 @@ int32_t tn_registry_load(tn_registry *registry, const tn_entry_info *info, void 
         return tn_error_set(err, TN_E_PLUGIN, "STALE: %s: no longer holds %s/%s; start again", info->path, info->kind,
                             info->name);
     tn_component_table(component, table, table_size);
+    ((registry_entry *)(uintptr_t)info)->info.loaded = 1;
     return TN_OK;
 }

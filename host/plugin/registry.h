@@ -34,6 +34,7 @@ typedef struct tn_entry_info {
     const char *path; /* absolute, without links */
     int32_t state;    /* TN_FOUND ... */
     const char *reason;
+    int32_t loaded; /* 1: its file was mapped and its table taken by this registry */
 } tn_entry_info;
 
 /* Scans the search path. `log` is borrowed for the registry's life. What can not be read or trusted becomes an entry,

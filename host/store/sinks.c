@@ -37,7 +37,9 @@ static tn_writer writer_of(open_sink *sink)
 
 static int32_t write_error(const open_sink *sink, tn_error *err)
 {
-    return tn_error_set(err, TN_E_IO, "%s: can not write: %s", sink->path, strerror(errno));
+    return tn_error_set(
+        err, TN_E_IO, "%s: can not write: %s%s", sink->path, strerror(errno),
+        errno == ENOSPC || errno == EDQUOT ? "; make room, then `tenon resume` goes on from the last checkpoint" : "");
 }
 
 /* A new file (length < 0), or one that is there cut back to `length` bytes. */
@@ -59,55 +61,53 @@ static int32_t open_file(open_sink *sink, int64_t length, tn_error *err)
     return TN_OK;
 }
 
-static int32_t open_one(tn_registry *registry, const tn_instance *instance, const char *folder, int64_t length,
-                        open_sink *sink, tn_error *err)
+/* A new file has its head. */
+static int32_t begin(open_sink *sink, const tn_sinks_options *o, tn_error *err)
 {
+    tn_writer writer = writer_of(sink);
+    const tn_record blank = {
+        .struct_size = sizeof blank, .event = "", .columns = o->columns, .column_count = (int64_t)o->column_count};
+    tn_error_clear(err);
+    int32_t status = sink->table.begin ? sink->table.begin(sink->instance->hyper, &blank, &writer, err) : TN_OK;
+    return status == TN_OK ? TN_OK : tn_error_wrap(err, status, "sink %s", sink->instance->info->name);
+}
+
+static int32_t open_one(const tn_sinks_options *o, size_t index, open_sink *sink, tn_error *err)
+{
+    const tn_instance *instance = sink->instance = o->instances[index];
     const char *file = tn_fact_text(instance->info->facts, "file", NULL);
-    sink->instance = instance;
+    int64_t length = o->lengths ? o->lengths[index] : -1;
     if (!file || !*file || *file == '.' || strchr(file, '/'))
         return tn_error_set(err, TN_E_PLUGIN,
                             "sink %s: its note names the file \"%s\"; needed a plain name in the run's folder",
                             instance->info->name, file ? file : "");
-    int32_t status = tn_registry_load(registry, instance->entry, &sink->table, sizeof sink->table, err);
+    int32_t status = tn_registry_load(o->registry, instance->entry, &sink->table, sizeof sink->table, err);
     if (status != TN_OK)
         return status;
     if (!sink->table.record)
         return tn_error_set(err, TN_E_PLUGIN, "sink %s: its table lacks record", instance->info->name);
-    sink->path = tn_format("%s/%s", folder, file);
+    sink->path = tn_format("%s/%s", o->folder, file);
     if (!sink->path)
         return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
     status = open_file(sink, length, err);
-    if (status != TN_OK || length >= 0)
-        return status;
-    tn_writer writer = writer_of(sink);
-    tn_error_clear(err);
-    status = sink->table.begin ? sink->table.begin(instance->hyper, &writer, err) : TN_OK;
-    return status == TN_OK ? TN_OK : tn_error_wrap(err, status, "sink %s", instance->info->name);
+    return status == TN_OK && length < 0 ? begin(sink, o, err) : status;
 }
 
-int32_t tn_sinks_continue(tn_registry *registry, tn_instance *const *instances, size_t count, const char *folder,
-                          const int64_t *lengths, tn_sinks **ret, tn_error *err)
+int32_t tn_sinks_open(const tn_sinks_options *o, tn_sinks **ret, tn_error *err)
 {
     tn_sinks *sinks = tn_alloc(1, sizeof *sinks);
-    if (!sinks || !(sinks->list = tn_alloc(count + 1, sizeof *sinks->list))) {
+    if (!sinks || !(sinks->list = tn_alloc(o->count + 1, sizeof *sinks->list))) {
         tn_free(sinks);
         return tn_error_set(err, TN_E_MEMORY, "no memory for the sinks");
     }
     int32_t status = TN_OK;
-    for (; sinks->count < count && status == TN_OK; sinks->count++)
-        status = open_one(registry, instances[sinks->count], folder, lengths ? lengths[sinks->count] : -1,
-                          &sinks->list[sinks->count], err);
+    for (; sinks->count < o->count && status == TN_OK; sinks->count++)
+        status = open_one(o, sinks->count, &sinks->list[sinks->count], err);
     if (status != TN_OK)
         tn_sinks_close(sinks);
     else
         *ret = sinks;
     return status;
-}
-
-int32_t tn_sinks_open(tn_registry *registry, tn_instance *const *instances, size_t count, const char *folder,
-                      tn_sinks **ret, tn_error *err)
-{
-    return tn_sinks_continue(registry, instances, count, folder, NULL, ret, err);
 }
 
 int64_t tn_sinks_length(const tn_sinks *sinks, size_t index) { return (int64_t)ftello(sinks->list[index].file); }
@@ -133,6 +133,15 @@ int32_t tn_sinks_flush(tn_sinks *sinks, tn_error *err)
         if (fflush(sinks->list[i].file) != 0)
             return write_error(&sinks->list[i], err);
     return TN_OK;
+}
+
+int32_t tn_sinks_sync(tn_sinks *sinks, tn_error *err)
+{
+    int32_t status = tn_sinks_flush(sinks, err);
+    for (size_t i = 0; i < sinks->count && status == TN_OK; i++)
+        if (fdatasync(fileno(sinks->list[i].file)) != 0)
+            status = write_error(&sinks->list[i], err);
+    return status;
 }
 
 void tn_sinks_close(tn_sinks *sinks)

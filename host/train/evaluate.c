@@ -124,7 +124,10 @@ static int32_t evaluate(tn_trainer *t, tn_error *err)
     n = tn_record_add(t, n, t->eval_names[0], t->eval_loss / count);
     for (size_t i = 0; i < t->metric_count; i++)
         n = tn_record_add(t, n, t->eval_names[1 + i], tn_exact_value(&sums[TN_SUM_FIRST + i]) / count);
+    for (size_t i = 0; i < n; i++)
+        t->eval_values[i] = t->fields[i].value;
     t->evaluated_at = t->attempt;
+    t->save |= tn_checkpoint_is_best(t);
     tn_position position = tn_window_position(t);
     tn_schedules_observe(t->schedules, &position, t->fields, n);
     status = tn_record_send(t, "eval", n, err);

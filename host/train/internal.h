@@ -15,8 +15,15 @@
 
 /* What a process tells the others. */
 typedef struct tn_verdict {
-    int32_t status, stop;
+    int32_t status, stop, save;
 } tn_verdict;
+
+/* A checkpoint in the run's folder. */
+typedef struct tn_kept {
+    int64_t attempt;
+    double score; /* by which the best are told, smaller is better; NaN: its state was not evaluated */
+    int32_t stays;
+} tn_kept;
 
 /* How parameters and the loss are kept. */
 typedef struct tn_precision {
@@ -57,6 +64,8 @@ struct tn_trainer {
     int64_t checkpoint_every;       /* attempts between checkpoints; 0: none */
     int64_t checkpointed_at;        /* attempt of the last one written or restored; -1: none */
     char *folder;                   /* of the run; NULL: records go to no folder */
+    tn_kept *kept;                  /* in the order of attempts; the first process knows them */
+    size_t kept_count, kept_room;
 
     /* what the run has come to: a checkpoint holds it */
     int64_t attempt, skipped, bad; /* done; skipped; in a row without a finite loss and a commit */
@@ -75,9 +84,13 @@ struct tn_trainer {
     uint32_t *order;
     uint32_t *refresh_order; /* NULL: no refresh */
     int64_t *index;          /* this process's samples of one micro-batch */
-    int32_t stop, warned_of_buffers;
-    tn_field *fields;  /* of a record */
-    char **eval_names; /* "test/loss", ... */
+    int32_t stop, save;      /* asked for: an end, a checkpoint now */
+    int32_t warned_of_buffers;
+    tn_field *fields;     /* of a record */
+    char **eval_names;    /* "test/loss", ... */
+    double *eval_values;  /* the last evaluation's, in that order; a checkpoint holds them */
+    const char **columns; /* names of all fields that records of this run may have */
+    size_t column_count;
     size_t metric_count;
     const char *const *metrics;
 };
@@ -87,6 +100,12 @@ struct tn_trainer {
 /* Opens everything into a zeroed trainer with options, e and services set; after a failure tn_trainer_close frees what
  * was opened. */
 int32_t tn_trainer_open_all(tn_trainer *t, tn_error *err);
+
+/* ---- initial.c ---- */
+
+/* Parameters, and statistics of layers as far as they are there, from a file; before the chain is made. TN_E_DATA with
+ * the first tensor that is missing or does not fit. */
+int32_t tn_initial_load(tn_trainer *t, const char *path, tn_error *err);
 
 /* ---- processes.c ---- */
 
@@ -151,13 +170,22 @@ int32_t tn_signals_open(tn_trainer *t, tn_error *err);
 /* Once the chain is there: refuses taps that the loss does not offer. */
 int32_t tn_signals_check(tn_trainer *t, tn_error *err);
 
-/* ---- state.c ---- */
+/* ---- checkpoints.c ---- */
 
-/* A checkpoint in the folder of the run, which the first process of a run has; nothing without. All call it. */
+/* A checkpoint in the folder of the run, which the first process of a run has; nothing without. Afterwards those that
+ * need not stay are removed. All call it. */
 int32_t tn_checkpoint_write(tn_trainer *t, tn_error *err);
+/* Is the state now, just evaluated, one of the best that the experiment wants kept? */
+int32_t tn_checkpoint_is_best(const tn_trainer *t);
+/* Refuses a metric that evaluations do not have. */
+int32_t tn_checkpoints_check_metric(const tn_trainer *t, tn_error *err);
 
 /* ---- record.c ---- */
 
+/* Lists the columns, once evaluations have their names. */
+int32_t tn_record_plan(tn_trainer *t, tn_error *err);
+/* Opens the sinks in `folder`; `lengths` NULL: their files are new. See sinks.h. */
+int32_t tn_record_open(tn_trainer *t, const char *folder, const int64_t *lengths, tn_error *err);
 /* Sends the first `field_count` fields to the sinks and the observer. */
 int32_t tn_record_send(tn_trainer *t, const char *event, size_t field_count, tn_error *err);
 /* Appends a field; the new count. */

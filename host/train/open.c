@@ -110,7 +110,9 @@ static int32_t open_graph(tn_trainer *t, tn_error *err)
     for (int64_t i = 0; i < all->count; i++)
         all->list[i].replicas = tn_comm_size(t->comm);
     t->metric_count = tn_graph_metrics(t->graph, &t->metrics);
-    return tn_precision_plan(t, err);
+    if (t->options.from)
+        status = tn_initial_load(t, t->options.from, err);
+    return status == TN_OK ? tn_precision_plan(t, err) : status;
 }
 
 static int32_t open_chain(tn_trainer *t, tn_error *err)
@@ -241,7 +243,8 @@ static int32_t allocate(tn_trainer *t, tn_error *err)
     t->index = tn_alloc((size_t)largest_batch(t), sizeof *t->index);
     t->fields = tn_alloc(fields, sizeof *t->fields);
     t->eval_names = tn_alloc(t->metric_count + 1, sizeof *t->eval_names);
-    if (!t->order || !t->index || !t->fields || !t->eval_names)
+    t->eval_values = tn_alloc(t->metric_count + 1, sizeof *t->eval_values);
+    if (!t->order || !t->index || !t->fields || !t->eval_names || !t->eval_values)
         return tn_error_set(err, TN_E_MEMORY, "no memory for the run");
     int32_t status = plan_refresh(t, err);
     if (status != TN_OK)
@@ -252,7 +255,10 @@ static int32_t allocate(tn_trainer *t, tn_error *err)
         if (!t->eval_names[i])
             return tn_error_set(err, TN_E_MEMORY, "no memory for the run");
     }
-    return tn_schedules_check_metrics(t->schedules, (const char *const *)t->eval_names, evaluated, err);
+    status = tn_schedules_check_metrics(t->schedules, (const char *const *)t->eval_names, evaluated, err);
+    if (status == TN_OK)
+        status = tn_checkpoints_check_metric(t, err);
+    return status == TN_OK ? tn_record_plan(t, err) : status;
 }
 
 int32_t tn_trainer_open_all(tn_trainer *t, tn_error *err)

@@ -56,7 +56,7 @@ void tn_processes_close(tn_trainer *t)
 
 int32_t tn_trainer_agree(tn_trainer *t, int32_t status, tn_error *err)
 {
-    tn_verdict own = {status, t->stop};
+    tn_verdict own = {status, t->stop, t->save};
     tn_error inner;
     if (!t->verdicts)
         return status;
@@ -67,6 +67,7 @@ int32_t tn_trainer_agree(tn_trainer *t, int32_t status, tn_error *err)
         return tn_error_set(err, joint, "%s", inner.msg);
     for (int32_t i = 0; i < tn_comm_size(t->comm) && status == TN_OK; i++) {
         t->stop |= t->verdicts[i].stop;
+        t->save |= t->verdicts[i].save;
         if (t->verdicts[i].status != TN_OK)
             status = tn_error_set(err, t->verdicts[i].status, "process %d of %d failed; its own message says why", i,
                                   tn_comm_size(t->comm));

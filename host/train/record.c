@@ -4,6 +4,8 @@
  */
 #include <time.h>
 
+#include "host/base/error.h"
+#include "host/base/memory.h"
 #include "host/train/internal.h"
 
 static double now(void)
@@ -11,6 +13,43 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int32_t tn_record_plan(tn_trainer *t, tn_error *err)
+{
+    double ignored;
+    const tn_report *reports;
+    size_t report_count = tn_chain_reports(t->chain, &reports), n = 0;
+    t->columns =
+        tn_alloc(2 * t->metric_count + tn_schedules_count(t->schedules) + report_count + 4, sizeof *t->columns);
+    if (!t->columns)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for the run");
+    t->columns[n++] = "loss";
+    for (size_t i = 0; i < t->metric_count; i++)
+        t->columns[n++] = t->metrics[i];
+    for (size_t i = 0; i < tn_schedules_count(t->schedules); i++)
+        t->columns[n++] = tn_schedules_at(t->schedules, i, &ignored);
+    if (t->e->loss_scale)
+        t->columns[n++] = "loss_scale";
+    for (size_t i = 0; i < report_count; i++)
+        t->columns[n++] = reports[i].name;
+    for (size_t i = 0; t->e->eval_split && i <= t->metric_count; i++)
+        t->columns[n++] = t->eval_names[i];
+    t->columns[n++] = "skipped";
+    t->column_count = n;
+    return TN_OK;
+}
+
+int32_t tn_record_open(tn_trainer *t, const char *folder, const int64_t *lengths, tn_error *err)
+{
+    const tn_sinks_options options = {.registry = t->options.registry,
+                                      .instances = t->e->sinks,
+                                      .count = t->e->sink_count,
+                                      .folder = folder,
+                                      .lengths = lengths,
+                                      .columns = t->columns,
+                                      .column_count = t->column_count};
+    return tn_sinks_open(&options, &t->sinks, err);
 }
 
 int32_t tn_record_send(tn_trainer *t, const char *event, size_t field_count, tn_error *err)
@@ -22,10 +61,13 @@ int32_t tn_record_send(tn_trainer *t, const char *event, size_t field_count, tn_
                    .attempt = t->attempt,
                    .epoch = t->samples / (double)t->train.split.samples,
                    .time = now(),
-                   .fields = t->fields};
+                   .fields = t->fields,
+                   .columns = t->columns,
+                   .column_count = (int64_t)t->column_count};
     int32_t status = t->sinks ? tn_sinks_record(t->sinks, &r, err) : TN_OK;
-    if (status == TN_OK && t->options.observer && t->options.observer(t->options.user, &r))
-        t->stop = 1;
+    int32_t asked = status == TN_OK && t->options.observer ? t->options.observer(t->options.user, &r) : 0;
+    t->stop |= (asked & TN_ASK_STOP) != 0;
+    t->save |= (asked & TN_ASK_CHECKPOINT) != 0;
     return status;
 }
 

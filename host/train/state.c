@@ -9,19 +9,16 @@
  *   buffers/train|eval/NAME    of the layers, for both views
  *   schedules/TARGET/SEGMENT   what schedulers keep
  *   loss-scale                 what the loss scale keeps
- *   run/...                    counters, last losses
+ *   run/...                    counters, last losses, the last evaluation
  *
- * The metadata holds the experiment, a checksum of each tensor, and how long the sinks' files were.
+ * The metadata holds the experiment, a checksum of each tensor, the plugins whose state it is, and how long the sinks'
+ * files were. Which files there are is checkpoints.c's.
  */
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define XXH_STATIC_LINKING_ONLY /* the hash's state lies in memory of ours */
 #include <xxhash.h>
@@ -169,6 +166,8 @@ static void add_counters(tn_trainer *t, state *s)
     add(s, double_type, &t->tokens, NULL, 0, "run/tokens");
     add(s, double_type, &t->loss, NULL, 0, "run/loss");
     add(s, double_type, &t->eval_loss, NULL, 0, "run/eval_loss");
+    if (t->e->eval_split)
+        add(s, double_type, t->eval_values, &(int64_t){(int64_t)t->metric_count + 1}, 1, "run/evaluation");
 }
 
 static void free_state(state *s)
@@ -226,6 +225,40 @@ static void add_lengths(const tn_trainer *t, notes *n)
         add_made(n, tn_format("sink/%s", t->e->sinks[i]->path), tn_format("%" PRId64, tn_sinks_length(t->sinks, i)));
 }
 
+/* The components that have state, each by what it is called here: whose it is. */
+static const tn_instance *stateful(const tn_experiment *e, size_t index)
+{
+    const tn_instance *const others[] = {e->storage, e->state_codec, e->loss_scale};
+    if (index < e->update_count)
+        return e->update[index];
+    index -= e->update_count;
+    if (index < sizeof others / sizeof *others)
+        return others[index];
+    index -= sizeof others / sizeof *others;
+    for (size_t i = 0; i < e->schedule_count; index -= e->schedules[i++].segment_count)
+        if (index < e->schedules[i].segment_count)
+            return e->schedules[i].segments[index];
+    return NULL;
+}
+
+static size_t stateful_count(const tn_experiment *e)
+{
+    size_t count = e->update_count + 3;
+    for (size_t i = 0; i < e->schedule_count; i++)
+        count += e->schedules[i].segment_count;
+    return count;
+}
+
+static void add_plugins(const tn_trainer *t, notes *n)
+{
+    for (size_t i = 0; i < stateful_count(t->e); i++) {
+        const tn_instance *instance = stateful(t->e, i);
+        if (instance)
+            add_made(n, tn_format("plugin/%s", instance->path),
+                     tn_format("%s %s", instance->info->plugin, instance->info->version));
+    }
+}
+
 static void add_checksums(const state *s, int32_t rank, notes *n)
 {
     for (size_t i = 0; i < s->count; i++)
@@ -236,7 +269,7 @@ static void add_checksums(const state *s, int32_t rank, notes *n)
 
 static int32_t make_notes(const tn_trainer *t, const state *s, notes *n, tn_error *err)
 {
-    size_t room = s->count + t->e->sink_count + 8;
+    size_t room = s->count + t->e->sink_count + stateful_count(t->e) + 8;
     n->list = tn_alloc(room, sizeof *n->list);
     n->texts = tn_alloc(2 * room, sizeof *n->texts);
     n->failed = !n->list || !n->texts;
@@ -245,6 +278,7 @@ static int32_t make_notes(const tn_trainer *t, const state *s, notes *n, tn_erro
         add_note(n, "experiment", t->e->resolved);
         add_made(n, tn_strdup("processes"), tn_format("%d", tn_comm_size(t->comm)));
         add_lengths(t, n);
+        add_plugins(t, n);
         add_checksums(s, tn_comm_rank(t->comm), n);
     }
     return n->failed ? tn_error_set(err, TN_E_MEMORY, "no memory for a checkpoint") : TN_OK;
@@ -287,7 +321,7 @@ static int32_t save(tn_trainer *t, const char *path, tn_error *err)
     char *own = own_path(t, path);
     int32_t status = collect(t, &s, err);
     if (status == TN_OK && t->sinks)
-        status = tn_sinks_flush(t->sinks, err);
+        status = tn_sinks_sync(t->sinks, err);
     if (status == TN_OK)
         status = make_notes(t, &s, &n, err);
     if (status == TN_OK && !own)
@@ -368,6 +402,34 @@ static int32_t check_experiment(const tn_trainer *t, const char *path, const cha
         b_size > from ? (int)(b_size - from < 120 ? b_size - from : 120) : 0, b + (b_size > from ? from : 0));
 }
 
+/* State means what the plugin that made it says: another plugin's of the same name is refused, another version's is
+ * taken with a warning. */
+static int32_t check_plugins(const tn_trainer *t, const char *path, const tn_safetensors *file, tn_error *err)
+{
+    for (size_t i = 0; i < stateful_count(t->e); i++) {
+        const tn_instance *instance = stateful(t->e, i);
+        char *key = instance ? tn_format("plugin/%s", instance->path) : NULL;
+        const char *made = key ? tn_safetensors_note_of(file, key) : NULL;
+        size_t id = made ? strcspn(made, " ") : 0;
+        int32_t same = made && strlen(instance->info->plugin) == id && !strncmp(made, instance->info->plugin, id);
+        tn_free(key);
+        if (instance && !key)
+            return tn_error_set(err, TN_E_MEMORY, "no memory for a checkpoint");
+        if (made && !same)
+            return tn_error_set(err, TN_E_INVALID,
+                                "%s: the state of %s is of the plugin %s, found is %s %s (%s); take that plugin, or "
+                                "start anew from the parameters alone with train.from",
+                                path, instance->path, made, instance->info->plugin, instance->info->version,
+                                instance->entry->path);
+        if (made && strcmp(made + id + 1, instance->info->version) != 0)
+            tn_log_write(t->options.log, TN_LOG_WARNING,
+                         "%s: the state of %s is of %s, and goes on with version %s: the numbers may not be those of "
+                         "a run that never stopped",
+                         path, instance->path, made, instance->info->version);
+    }
+    return TN_OK;
+}
+
 static int32_t check_notes(const tn_trainer *t, const char *path, const tn_safetensors *file, tn_error *err)
 {
     char processes[16];
@@ -381,7 +443,8 @@ static int32_t check_notes(const tn_trainer *t, const char *path, const tn_safet
     if (strcmp(size, processes) != 0)
         return tn_error_set(err, TN_E_INVALID, "%s: is of a run on %s processes, this one has %s; start as many", path,
                             size, processes);
-    return check_experiment(t, path, saved, err);
+    int32_t status = check_experiment(t, path, saved, err);
+    return status == TN_OK ? check_plugins(t, path, file, err) : status;
 }
 
 /* ---- restoring: does it hold what it should? ---- */
@@ -540,108 +603,5 @@ int32_t tn_trainer_restore(tn_trainer *t, const char *path, tn_error *err)
     }
     close_files(&f);
     free_state(&s);
-    return status;
-}
-
-/* ---- the folder of a run ---- */
-
-#define FOLDER "checkpoints"
-#define PREFIX "attempt-"
-#define SUFFIX ".safetensors"
-
-static int32_t length_of(const tn_safetensors *file, const tn_instance *sink, int64_t *ret, tn_error *err)
-{
-    char *key = tn_format("sink/%s", sink->path), *end = NULL;
-    const char *text = key ? tn_safetensors_note_of(file, key) : NULL;
-    errno = 0;
-    *ret = text ? strtoll(text, &end, 10) : -1;
-    int32_t status = key ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for a path");
-    if (text && (errno || *end || *ret < 0))
-        status =
-            tn_error_set(err, TN_E_DATA, "checkpoint: the length of %s is \"%s\", needed a count of bytes", key, text);
-    tn_free(key);
-    return status;
-}
-
-int32_t tn_trainer_continue_in(tn_trainer *t, const char *folder, const char *checkpoint, tn_error *err)
-{
-    tn_safetensors *file;
-    int64_t *lengths = tn_alloc(t->e->sink_count + 1, sizeof *lengths);
-    t->folder = tn_strdup(folder);
-    if (!lengths || !t->folder) {
-        tn_free(lengths);
-        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
-    }
-    int32_t status = tn_safetensors_open(checkpoint, &file, err);
-    if (status == TN_OK) {
-        for (size_t i = 0; i < t->e->sink_count && status == TN_OK; i++)
-            status = length_of(file, t->e->sinks[i], &lengths[i], err);
-        tn_safetensors_close(file);
-    }
-    if (status == TN_OK)
-        status = tn_sinks_continue(t->options.registry, t->e->sinks, t->e->sink_count, folder, lengths, &t->sinks, err);
-    tn_free(lengths);
-    return status;
-}
-
-/* The first process names the file, the others are told; *ret is empty where there is no folder. */
-static int32_t name_file(tn_trainer *t, char ret[PATH_MAX], tn_error *err)
-{
-    int size = 0;
-    ret[0] = '\0';
-    if (tn_comm_rank(t->comm) == 0 && t->folder) {
-        size = snprintf(ret, PATH_MAX, "%s/" FOLDER, t->folder);
-        if (size < PATH_MAX - 64 && mkdir(ret, 0777) != 0 && errno != EEXIST)
-            return tn_error_set(err, TN_E_IO, "%s: can not make the folder: %s", ret, strerror(errno));
-        if (size < PATH_MAX - 64)
-            snprintf(ret + size, 64, "/" PREFIX "%09" PRId64 SUFFIX, t->attempt);
-    }
-    return size < PATH_MAX - 64 ? TN_OK : tn_error_set(err, TN_E_IO, "%s: too long a path", t->folder);
-}
-
-int32_t tn_checkpoint_write(tn_trainer *t, tn_error *err)
-{
-    char path[PATH_MAX];
-    int32_t status = tn_trainer_agree(t, name_file(t, path, err), err);
-    if (status == TN_OK)
-        status = tn_comm_broadcast(t->comm, path, sizeof path, 0, err);
-    return status == TN_OK && *path ? tn_trainer_save(t, path, err) : status;
-}
-
-/* The number in a checkpoint's name; -1 for another file. */
-static int64_t number_of(const char *name)
-{
-    char *end;
-    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || name[strlen(PREFIX)] < '0' || name[strlen(PREFIX)] > '9')
-        return -1;
-    errno = 0;
-    int64_t number = strtoll(name + strlen(PREFIX), &end, 10);
-    return errno == 0 && strcmp(end, SUFFIX) == 0 ? number : -1;
-}
-
-int32_t tn_checkpoint_last(const char *folder, char **ret, tn_error *err)
-{
-    int64_t last = -1;
-    char *path = tn_format("%s/" FOLDER, folder), *found = NULL;
-    if (!path)
-        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (number_of(entry->d_name) > last) {
-            last = number_of(entry->d_name);
-            tn_free(found);
-            found = tn_format("%s/%s", path, entry->d_name);
-        }
-    if (dir)
-        closedir(dir);
-    int32_t status = TN_OK;
-    if (last < 0)
-        status = tn_error_set(err, TN_E_NOT_FOUND,
-                              "%s: no checkpoint is there; runs write them with checkpoint: {every: 1 epoch}", path);
-    else if (!found)
-        status = tn_error_set(err, TN_E_MEMORY, "no memory for a path");
-    else
-        *ret = found;
-    tn_free(path);
     return status;
 }

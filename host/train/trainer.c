@@ -58,6 +58,9 @@ void tn_trainer_close(tn_trainer *t)
     for (size_t i = 0; t->eval_names && i <= t->metric_count; i++)
         tn_free(t->eval_names[i]);
     tn_free(t->eval_names);
+    tn_free(t->eval_values);
+    tn_free(t->columns);
+    tn_free(t->kept);
     tn_free(t->fields);
     tn_free(t->index);
     tn_free(t->order);
@@ -68,7 +71,7 @@ void tn_trainer_close(tn_trainer *t)
 
 int32_t tn_trainer_record_in(tn_trainer *t, const char *folder, tn_error *err)
 {
-    int32_t status = tn_sinks_open(t->options.registry, t->e->sinks, t->e->sink_count, folder, &t->sinks, err);
+    int32_t status = tn_record_open(t, folder, NULL, err);
     if (status == TN_OK && !(t->folder = tn_strdup(folder)))
         status = tn_error_set(err, TN_E_MEMORY, "no memory for a path");
     return status == TN_OK ? tn_record_send(t, "start", 0, err) : status;
@@ -156,6 +159,39 @@ static int32_t one_attempt(tn_trainer *t, tn_error *err)
 
 int32_t tn_trainer_step(tn_trainer *t, tn_error *err) { return tn_trainer_agree(t, one_attempt(t, err), err); }
 
+/* What is due between this attempt and the next. */
+static int32_t between(tn_trainer *t, tn_error *err)
+{
+    int32_t status = TN_OK;
+    if (t->e->eval_split && t->eval_every > 0 && t->attempt % t->eval_every == 0)
+        status = tn_trainer_evaluate(t, err);
+    int last = t->attempt == t->attempts || t->stop; /* then there is more to come before it */
+    int due = t->save || (t->checkpoint_every > 0 && t->attempt % t->checkpoint_every == 0);
+    return status == TN_OK && due && !last ? tn_checkpoint_write(t, err) : status;
+}
+
+/* What ends a run, also one that was stopped. */
+static int32_t conclude(tn_trainer *t, tn_error *err)
+{
+    int32_t status = TN_OK;
+    if (t->e->eval_split && !t->stop && t->evaluated_at != t->attempt)
+        status = tn_trainer_evaluate(t, err);
+    if (status == TN_OK && (t->checkpoint_every > 0 || t->save) && t->checkpointed_at != t->attempt)
+        status = tn_checkpoint_write(t, err);
+    if (status == TN_OK)
+        status = tn_record_send(t, "end", tn_record_add(t, 0, "skipped", (double)t->skipped), err);
+    return status == TN_OK && t->sinks ? tn_sinks_sync(t->sinks, err) : status;
+}
+
+static int32_t stopped(const tn_trainer *t, tn_error *err)
+{
+    return tn_error_set(err, TN_E_STOPPED, "stopped on request after %lld of %lld updates%s", (long long)t->attempt,
+                        (long long)t->attempts,
+                        t->folder && t->checkpointed_at != t->attempt
+                            ? "; it can not be gone on with, as the experiment says checkpoint: none"
+                            : "");
+}
+
 /* Did the run learn, and did that stay finite? */
 static int32_t judge_run(const tn_trainer *t, tn_error *err)
 {
@@ -174,28 +210,18 @@ static int32_t judge_run(const tn_trainer *t, tn_error *err)
 int32_t tn_trainer_run(tn_trainer *t, tn_error *err)
 {
     int32_t status = TN_OK;
+    if (t->checkpoint_every > 0 && t->checkpointed_at < 0 && t->attempt == 0)
+        status = tn_checkpoint_write(t, err); /* a run can be gone on with from its beginning on */
     while (status == TN_OK && t->attempt < t->attempts && !t->stop) {
         status = tn_trainer_step(t, err);
-        if (status == TN_OK && t->e->eval_split && t->eval_every > 0 && t->attempt % t->eval_every == 0)
-            status = tn_trainer_evaluate(t, err);
-        int last = t->attempt == t->attempts || t->stop; /* then there is more to come before it */
-        if (status == TN_OK && t->checkpoint_every > 0 && t->attempt % t->checkpoint_every == 0 && !last)
-            status = tn_checkpoint_write(t, err);
+        if (status == TN_OK)
+            status = between(t, err);
     }
-    if (status == TN_OK && t->e->eval_split && !t->stop && t->evaluated_at != t->attempt)
-        status = tn_trainer_evaluate(t, err);
-    if (status == TN_OK && t->checkpoint_every > 0 && t->checkpointed_at != t->attempt)
-        status = tn_checkpoint_write(t, err);
     if (status == TN_OK)
-        status = tn_record_send(t, "end", tn_record_add(t, 0, "skipped", (double)t->skipped), err);
-    if (status == TN_OK && t->sinks)
-        status = tn_sinks_flush(t->sinks, err);
+        status = conclude(t, err);
     if (status == TN_OK && !t->stop)
         status = judge_run(t, err);
-    if (status == TN_OK && t->stop)
-        status = tn_error_set(err, TN_E_STOPPED, "stopped on request after %lld of %lld updates", (long long)t->attempt,
-                              (long long)t->attempts);
-    return status;
+    return status == TN_OK && t->stop ? stopped(t, err) : status;
 }
 
 /* ---- looking in ---- */
@@ -205,6 +231,15 @@ int64_t tn_trainer_attempt(const tn_trainer *t) { return t->attempt; }
 tn_graph *tn_trainer_graph(tn_trainer *t) { return t->graph; }
 tn_chain *tn_trainer_chain(tn_trainer *t) { return t->chain; }
 
+int32_t tn_trainer_threads(const tn_trainer *t) { return tn_pool_threads(t->pool); }
+int32_t tn_trainer_processes(const tn_trainer *t) { return tn_comm_size(t->comm); }
+
+const char *tn_trainer_backend(const tn_trainer *t)
+{
+    const char *line = t->backend.describe ? t->backend.describe() : NULL;
+    return line ? line : t->e->backend->info->name;
+}
+
 static void describe_bytes(tn_text *text, const char *what, int64_t bytes)
 {
     tn_text_addf(text, "  %-24s %10.2f MiB\n", what, (double)bytes / 1048576);
@@ -213,11 +248,9 @@ static void describe_bytes(tn_text *text, const char *what, int64_t bytes)
 void tn_trainer_describe(const tn_trainer *t, tn_text *text)
 {
     tn_graph_memory memory = tn_graph_memory_of(t->graph);
-    const char *backend = t->backend.describe ? t->backend.describe() : NULL;
     tn_text_addf(text, "%s: %lld training samples, %lld updates of %lld samples, %d thread%s, %s\n", t->e->name,
                  (long long)t->train.split.samples, (long long)t->attempts, (long long)tn_window_at(t, 0).samples,
-                 tn_pool_threads(t->pool), tn_pool_threads(t->pool) == 1 ? "" : "s",
-                 backend ? backend : t->e->backend->info->name);
+                 tn_pool_threads(t->pool), tn_pool_threads(t->pool) == 1 ? "" : "s", tn_trainer_backend(t));
     tn_graph_describe(t->graph, text);
     tn_text_add(text, "memory\n");
     describe_bytes(text, "data", t->train.split.bytes + t->eval.split.bytes);

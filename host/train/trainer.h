@@ -16,7 +16,10 @@
 
 typedef struct tn_trainer tn_trainer;
 
-/* Sees every record after the sinks; returns non-zero to stop after this update. */
+#define TN_ASK_STOP       1 /* to end after this update */
+#define TN_ASK_CHECKPOINT 2 /* to write a checkpoint after this update, and go on */
+
+/* Sees every record after the sinks; returns what it asks for, TN_ASK_*, or 0. */
 typedef int32_t (*tn_observer)(void *user, const tn_record *record);
 
 typedef struct tn_trainer_options {
@@ -25,6 +28,8 @@ typedef struct tn_trainer_options {
     const tn_log *log;
     tn_observer observer; /* NULL: none */
     void *user;
+    const char *from; /* a safetensors file with the parameters to start with, as a checkpoint or by their plain names;
+                         NULL: drawn by chance */
 } tn_trainer_options;
 
 /* Opens everything: after this the first update can start. Writes no file. [main] */
@@ -43,8 +48,9 @@ int32_t tn_trainer_continue_in(tn_trainer *trainer, const char *folder, const ch
  * TN_E_NUMERIC when the run has diverged. [main] */
 int32_t tn_trainer_step(tn_trainer *trainer, tn_error *err);
 /* All attempts that are left, with the evaluations that are due, and the checkpoints, if records go to a folder: into
- * its folder "checkpoints", as `checkpoint: {every: ...}` says, and one at the end. TN_E_STOPPED when the observer
- * asked. [main] */
+ * its folder "checkpoints", before the first update, as `checkpoint: {every: ...}` says, after an evaluation that is
+ * one of the best, when the observer asks, and at the end; those that `keep` and `best` do not cover are removed, each
+ * after a newer one is on disk. TN_E_STOPPED when the observer asked to end. [main] */
 int32_t tn_trainer_run(tn_trainer *trainer, tn_error *err);
 /* Evaluates the split of the experiment now and records it. [main] */
 int32_t tn_trainer_evaluate(tn_trainer *trainer, tn_error *err);
@@ -61,6 +67,17 @@ int32_t tn_trainer_restore(tn_trainer *trainer, const char *path, tn_error *err)
 /* The last checkpoint in the folder of a run, by its number. The caller frees *ret with tn_free. TN_E_NOT_FOUND. [main]
  */
 int32_t tn_checkpoint_last(const char *folder, char **ret, tn_error *err);
+/* Restores the newest checkpoint in the folder of a run that is whole, with a warning for each that is not; *ret is its
+ * path, to be freed with tn_free. All processes call it. TN_E_NOT_FOUND where there is none; where none can be used,
+ * what tn_trainer_restore said of the newest. [main] */
+int32_t tn_checkpoint_restore(tn_trainer *trainer, const char *folder, char **ret, tn_error *err);
+
+/* The last checkpoint in the folder of a run whose number is below `below`; *ret is NULL where there is none, else to
+ * be freed with tn_free. TN_E_IO, TN_E_MEMORY. [main] */
+int32_t tn_checkpoint_before(const char *folder, int64_t below, int64_t *ret_number, char **ret, tn_error *err);
+/* Is a file a checkpoint of this host? TN_E_DATA. */
+struct tn_safetensors;
+int32_t tn_checkpoint_check_format(const struct tn_safetensors *file, const char *path, tn_error *err);
 
 /* The processes of a run do what all can do: hands on this one's status, and its wish to stop, to the others. `status`
  * if it is none of TN_OK; else TN_OK, or what another one failed with. All call it. [main] */
@@ -73,6 +90,10 @@ int64_t tn_trainer_horizon(const tn_trainer *trainer);
 int64_t tn_trainer_attempt(const tn_trainer *trainer);
 tn_graph *tn_trainer_graph(tn_trainer *trainer);
 tn_chain *tn_trainer_chain(tn_trainer *trainer);
+/* The backend's own line on itself, or its component's name; static, or lives as long as the trainer. */
+const char *tn_trainer_backend(const tn_trainer *trainer);
+int32_t tn_trainer_threads(const tn_trainer *trainer);
+int32_t tn_trainer_processes(const tn_trainer *trainer);
 /* Text for people: layers, parameters, the memory plan. */
 void tn_trainer_describe(const tn_trainer *trainer, tn_text *text);
 
