@@ -73,6 +73,13 @@ static const wrong cases[] = {
     {"model.normalizer=no-forward", "no-forward", "forward", TN_E_PLUGIN},
     {"model.normalizer=no-backward", "no-backward", "backward", TN_E_PLUGIN},
 
+    {"precision={loss_scale: {use: odd-scale, value: nan}}", "odd-scale", "scale nan", TN_E_PLUGIN},
+    {"precision={loss_scale: {use: odd-scale, value: 0}}", "odd-scale", "scale 0", TN_E_PLUGIN},
+    {"precision={loss_scale: {use: odd-scale, value: -2}}", "odd-scale", "scale -2", TN_E_PLUGIN},
+    {"precision={loss_scale: {use: odd-scale, value: 3}}", "odd-scale", "scale 3", TN_E_PLUGIN},
+    {"precision={loss_scale: {use: odd-scale, value: inf}}", "odd-scale", "scale inf", TN_E_PLUGIN},
+    {"precision={loss_scale: minus-slots}", "minus-slots", "-1 slots", TN_E_PLUGIN},
+    {"precision={loss_scale: many-slots}", "many-slots", "2147483647 slots", TN_E_PLUGIN},
     {"precision={loss_scale: no-scale}", "no-scale", "lacks begin, scale or observe", TN_E_PLUGIN},
 
     {"recompute={use: odd-plan, word: 7}", "odd-plan", "7", TN_E_PLUGIN},
