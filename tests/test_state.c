@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "host/base/memory.h"
@@ -305,18 +306,57 @@ START_TEST(going_back_is_possible)
 }
 END_TEST
 
+/* Rewrites a checkpoint: leaves out the tensor `without`, renames it to `as`, or gives it the shape [1, n]. */
+static void rewrite(const char *from, const char *to, const char *without, const char *as, int reshape)
+{
+    tn_error err = {0};
+    tn_safetensors *saved;
+    ck_ok(tn_safetensors_open(from, &saved, &err), err);
+    size_t n = tn_safetensors_count(saved), notes = 0, count = 0;
+    tn_tensor *tensors = calloc(n, sizeof *tensors);
+    tn_safetensors_entry *entries = calloc(n, sizeof *entries);
+    tn_safetensors_note note[512];
+    int64_t(*shapes)[TN_MAX_DIMS] = calloc(n, sizeof *shapes);
+    for (void *at = NULL; (at = tn_safetensors_next_note(saved, at, &note[notes])); notes++)
+        ck_assert_uint_lt(notes, 511);
+    for (size_t i = 0; i < n; i++) {
+        const tn_safetensors_info *info = tn_safetensors_at(saved, i);
+        int hit = strcmp(info->name, without) == 0;
+        void *data = malloc((size_t)info->bytes + 1);
+        ck_ok(tn_safetensors_read(saved, info, 0, info->bytes, data, &err), err);
+        memcpy(shapes[i], info->shape, sizeof shapes[i]);
+        tensors[i] = (tn_tensor){.data = data, .ndim = info->ndim, .dtype = info->dtype, .shape = shapes[i]};
+        if (hit && reshape) {
+            shapes[i][0] = 1;
+            shapes[i][1] = info->bytes / (info->dtype.bits / 8);
+            tensors[i].ndim = 2;
+        }
+        if (!hit || as || reshape)
+            entries[count++] = (tn_safetensors_entry){hit && as ? as : info->name, &tensors[i]};
+    }
+    ck_ok(tn_safetensors_write(to, entries, count, note, notes, &err), err);
+    for (size_t i = 0; i < n; i++)
+        free(tensors[i].data);
+    tn_safetensors_close(saved);
+    free(tensors);
+    free(entries);
+    free(shapes);
+}
+
 /* ---- two processes ---- */
 
 #define RANKS 2
+#define PAIR                                                                                                           \
+    "model.normalizer=batchnorm",                                                                                      \
+        "update=[{use: muon, as: rule, on: {axes: 2}}, {use: adafactor, as: rest, lr: 0.01}]",                         \
+        "checkpoint={every: 3 steps, keep: 0}"
 
 /* One of two processes: to the end of the run, from a checkpoint if one is named; then its state goes to `to`. */
 static int32_t live_as(int rank, const char *from, const char *folder, const char *to, tn_error *err)
 {
     static life l;
     char collective[160];
-    const char *overrides[] = {"model.normalizer=batchnorm",
-                               "update=[{use: muon, as: rule, on: {axes: 2}}, {use: adafactor, as: rest, lr: 0.01}]",
-                               "checkpoint={every: 3 steps, keep: 0}", collective, NULL};
+    const char *overrides[] = {PAIR, collective, NULL};
     snprintf(collective, sizeof collective, "parallel.collective={use: shm, name: state-%ld, ranks: 2, rank: %d}",
              (long)getppid(), rank);
     int32_t status = begin(&l, overrides, err);
@@ -381,6 +421,111 @@ START_TEST(two_processes_go_on_bit_for_bit)
     ck_assert_refused(tn_trainer_restore(l->trainer, in_test("whole"), &err), TN_E_INVALID, err, in_test("whole"),
                       "2 processes");
     buried(l);
+}
+END_TEST
+
+/* Each of two processes restores from `from`; what they say. */
+typedef struct {
+    int32_t status[RANKS];
+    char message[RANKS][1024];
+} answers;
+
+static void restore_as(int rank, const char *from, answers *to)
+{
+    static life l;
+    tn_error err = {0};
+    char collective[160];
+    snprintf(collective, sizeof collective, "parallel.collective={use: shm, name: state-%ld, ranks: 2, rank: %d}",
+             (long)getppid(), rank);
+    int32_t status = begin(&l, (const char *const[]){PAIR, collective, NULL}, &err);
+    if (status == TN_OK)
+        status = tn_trainer_restore(l.trainer, from, &err);
+    to->status[rank] = status;
+    snprintf(to->message[rank], sizeof to->message[rank], "%s", status ? err.msg : "");
+    end(&l);
+}
+
+static void restore_together(const char *from, answers *to)
+{
+    pid_t ranks[RANKS];
+    memset(to, 0, sizeof *to);
+    for (int rank = 0; rank < RANKS; rank++)
+        if ((ranks[rank] = fork()) == 0) {
+            restore_as(rank, from, to);
+            _exit(0);
+        }
+    for (int rank = 0; rank < RANKS; rank++) {
+        int status;
+        ck_assert_int_eq(waitpid(ranks[rank], &status, 0), ranks[rank]);
+        ck_assert_int_eq(status, 0);
+    }
+}
+
+/* The second process says this of its own file, the first one that the second failed. */
+static void refused_by_second(const char *from, const char *part, answers *a)
+{
+    char own[2 * PATH_MAX + 16];
+    snprintf(own, sizeof own, "%s.rank-1: ", from);
+    restore_together(from, a);
+    ck_assert_msg(a->status[1] == TN_E_DATA && !strncmp(a->message[1], own, strlen(own)) && strstr(a->message[1], part),
+                  "%s", a->message[1]);
+    ck_assert_msg(a->status[0] == TN_E_DATA && strstr(a->message[0], "process 1 of 2"), "%s", a->message[0]);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    size_t size;
+    char *bytes = file_text(from, &size);
+    write_bytes(to, bytes, size);
+    free(bytes);
+}
+
+/* A process's file is told by its name, and must be what the name says: its own, of this attempt, undamaged. */
+START_TEST(files_of_processes_are_not_mixed)
+{
+    char first[2 * PATH_MAX], last[2 * PATH_MAX], own[2 * PATH_MAX + 16], keep[2 * PATH_MAX];
+    size_t size;
+    answers *a = mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(a, MAP_FAILED);
+    make_folder(in_test("run"));
+    live_together(NULL, in_test("run"), in_test("whole"));
+    snprintf(first, sizeof first, "%s", in_test("run/checkpoints/attempt-000000006.safetensors"));
+    snprintf(last, sizeof last, "%s", in_test("run/checkpoints/attempt-000000014.safetensors"));
+    snprintf(keep, sizeof keep, "%s", in_test("kept"));
+    snprintf(own, sizeof own, "%s.rank-1", last);
+    copy_file(own, keep);
+    restore_together(last, a);
+    ck_assert_msg(!a->status[0] && !a->status[1], "%s; %s", a->message[0], a->message[1]);
+
+    copy_file(last, own);
+    refused_by_second(last, "process 0 at attempt 14, needed that of process 1 at attempt 14", a);
+    snprintf(own, sizeof own, "%s.rank-1", first);
+    copy_file(own, in_test("run/checkpoints/attempt-000000014.safetensors.rank-1"));
+    refused_by_second(last, "process 1 at attempt 6, needed that of process 1 at attempt 14", a);
+
+    snprintf(own, sizeof own, "%s.rank-1", last);
+    char *bytes = file_text(keep, &size);
+    bytes[size - 3] ^= 4;
+    write_bytes(own, bytes, size);
+    refused_by_second(last, "tensor '", a);
+    bytes[size - 3] ^= 4;
+    write_bytes(own, bytes, size - 8);
+    refused_by_second(last, "", a);
+    rewrite(keep, own, "buffers/train/hidden.0.norm.running_mean", "other", 0);
+    refused_by_second(last, "missing: buffers/train/hidden.0.norm.running_mean; not known here: other", a);
+    copy_file(keep, own);
+
+    copy_file(keep, in_test("swapped"));
+    copy_file(keep, in_test("swapped.rank-1"));
+    restore_together(in_test("swapped"), a);
+    ck_assert_msg(a->status[0] == TN_E_DATA &&
+                      !strncmp(a->message[0], in_test("swapped"), strlen(in_test("swapped"))) &&
+                      strstr(a->message[0], ": is the file of process 1"),
+                  "%s", a->message[0]);
+    restore_together(last, a);
+    ck_assert_msg(!a->status[0] && !a->status[1], "%s; %s", a->message[0], a->message[1]);
+    free(bytes);
+    munmap(a, sizeof *a);
 }
 END_TEST
 
@@ -543,48 +688,6 @@ START_TEST(what_decides_no_bit_may_differ)
 }
 END_TEST
 
-/* Rewrites a checkpoint: leaves out the tensor `without`, renames it to `as`, or gives it the shape [1, n]. */
-static void rewrite(const char *from, const char *to, const char *without, const char *as, int reshape)
-{
-    static const char *const kept[] = {"format", "experiment", "processes"};
-    static char texts[512][2][160];
-    tn_error err = {0};
-    tn_safetensors *saved;
-    ck_ok(tn_safetensors_open(from, &saved, &err), err);
-    size_t n = tn_safetensors_count(saved), notes = 0, count = 0;
-    tn_tensor *tensors = calloc(n, sizeof *tensors);
-    tn_safetensors_entry *entries = calloc(n, sizeof *entries);
-    tn_safetensors_note note[512];
-    int64_t(*shapes)[TN_MAX_DIMS] = calloc(n, sizeof *shapes);
-    for (size_t i = 0; i < 3; i++)
-        note[notes++] = (tn_safetensors_note){kept[i], tn_safetensors_note_of(saved, kept[i])};
-    for (size_t i = 0; i < n; i++) {
-        const tn_safetensors_info *info = tn_safetensors_at(saved, i);
-        int hit = strcmp(info->name, without) == 0;
-        void *data = malloc((size_t)info->bytes + 1);
-        ck_ok(tn_safetensors_read(saved, info, 0, info->bytes, data, &err), err);
-        memcpy(shapes[i], info->shape, sizeof shapes[i]);
-        tensors[i] = (tn_tensor){.data = data, .ndim = info->ndim, .dtype = info->dtype, .shape = shapes[i]};
-        if (hit && reshape) {
-            shapes[i][0] = 1;
-            shapes[i][1] = info->bytes / (info->dtype.bits / 8);
-            tensors[i].ndim = 2;
-        }
-        if (!hit || as || reshape)
-            entries[count++] = (tn_safetensors_entry){hit && as ? as : info->name, &tensors[i]};
-        snprintf(texts[i][0], sizeof texts[i][0], "xxh3/%s", info->name);
-        note[notes] = (tn_safetensors_note){texts[i][0], tn_safetensors_note_of(saved, texts[i][0])};
-        notes++;
-    }
-    ck_ok(tn_safetensors_write(to, entries, count, note, notes, &err), err);
-    for (size_t i = 0; i < n; i++)
-        free(tensors[i].data);
-    tn_safetensors_close(saved);
-    free(tensors);
-    free(entries);
-    free(shapes);
-}
-
 /* CKP-08: names are listed. */
 START_TEST(other_tensors_are_refused_by_name)
 {
@@ -630,6 +733,50 @@ START_TEST(damage_is_refused)
     ck_ok(tn_safetensors_write(path, NULL, 0, NULL, 0, &err), err);
     refused(l, path, TN_E_DATA, "no checkpoint");
     refused(l, in_test("nowhere"), TN_E_NOT_FOUND, "");
+    buried(l);
+}
+END_TEST
+
+/* Puts `to` where the file has `from`, which it has once. */
+static void edit(const char *path, const char *from, const char *to)
+{
+    size_t size, length = strlen(from);
+    char *bytes = file_text(path, &size), *found = memmem(bytes, size, from, length);
+    ck_assert_msg(found != NULL, "%s has no %s", path, from);
+    ck_assert_ptr_null(memmem(found + 1, size - (size_t)(found + 1 - bytes), from, length));
+    ck_assert_uint_eq(length, strlen(to));
+    memcpy(found, to, length);
+    write_bytes(path, bytes, size);
+    free(bytes);
+}
+
+/* Whatever the metadata say is under one checksum: experiment, lengths of sinks' files, attempt, and that checksum. */
+START_TEST(damaged_metadata_is_refused)
+{
+    char path[2 * PATH_MAX], text[64], other[64];
+    tn_error err = {0};
+    tn_safetensors *saved;
+    snprintf(path, sizeof path, "%s", in_test("damaged"));
+    make_folder(in_test("run"));
+    life *l = born(with(NULL, "train.threads=1"));
+    ck_ok(tn_trainer_record_in(l->trainer, in_test("run"), &err), err);
+    steps(l, 2);
+    ck_ok(tn_trainer_save(l->trainer, path, &err), err);
+    ck_ok(tn_safetensors_open(path, &saved, &err), err);
+    const char *length = tn_safetensors_note_of(saved, "sink/sinks.jsonl");
+    ck_assert_msg(length && strlen(length) > 1, "no length of metrics.jsonl");
+    snprintf(text, sizeof text, "\"sink/sinks.jsonl\":\"%s\"", length);
+    snprintf(other, sizeof other, "%s", text);
+    other[strlen(other) - 2] ^= 1;
+    const char *const edits[][2] = {
+        {text, other}, {"\"attempt\":\"2\"", "\"attempt\":\"3\""}, {"seed: 4", "seed: 5"}, {"\"xxh3\":", "\"xxh2\":"}};
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        edit(path, edits[i][0], edits[i][1]);
+        refused(l, path, TN_E_DATA, "metadata has the checksum");
+        edit(path, edits[i][1], edits[i][0]);
+        ck_ok(tn_trainer_restore(l->trainer, path, &err), err);
+    }
+    tn_safetensors_close(saved);
     buried(l);
 }
 END_TEST
@@ -749,6 +896,7 @@ int main(void)
     tcase_add_test(tests, every_attempt_can_be_saved);
     tcase_add_test(tests, going_back_is_possible);
     tcase_add_test(tests, two_processes_go_on_bit_for_bit);
+    tcase_add_test(tests, files_of_processes_are_not_mixed);
     tcase_add_test(tests, a_checkpoint_is_keyed_by_names);
     tcase_add_test(tests, counters_are_kept);
     tcase_add_test(tests, stored_parameters_are_seen_at_once);
@@ -756,6 +904,7 @@ int main(void)
     tcase_add_test(tests, what_decides_no_bit_may_differ);
     tcase_add_test(tests, other_tensors_are_refused_by_name);
     tcase_add_test(tests, damage_is_refused);
+    tcase_add_test(tests, damaged_metadata_is_refused);
     tcase_add_test(tests, a_kill_while_saving_leaves_a_whole_file);
     tcase_add_test(tests, the_last_checkpoint_has_the_largest_number);
     tcase_add_test(tests, a_sink_that_was_cut_is_refused);

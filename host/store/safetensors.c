@@ -491,6 +491,17 @@ const char *tn_safetensors_note_of(const tn_safetensors *file, const char *key)
     return json_string_value(json_object_get(json_object_get(file->root, METADATA), key));
 }
 
+void *tn_safetensors_next_note(const tn_safetensors *file, void *at, tn_safetensors_note *ret)
+{
+    json_t *metadata = json_object_get(file->root, METADATA);
+    at = at ? json_object_iter_next(metadata, at) : json_object_iter(metadata);
+    if (at)
+        *ret = (tn_safetensors_note){json_object_iter_key(at), json_string_value(json_object_iter_value(at))};
+    return at;
+}
+
+const char *tn_safetensors_path(const tn_safetensors *file) { return file->path; }
+
 int32_t tn_safetensors_read(const tn_safetensors *file, const tn_safetensors_info *info, int64_t at, int64_t count,
                             void *to, tn_error *err)
 {

@@ -11,8 +11,9 @@
  *   loss-scale                 what the loss scale keeps
  *   run/...                    counters, last losses, the last evaluation
  *
- * The metadata holds the experiment, a checksum of each tensor, the plugins whose state it is, and how long the sinks'
- * files were. Which files there are is checkpoints.c's.
+ * The metadata holds the experiment, which process's file it is and of which attempt, a checksum of each tensor and one
+ * of the metadata itself, the plugins whose state it is, and how long the sinks' files were. Which files there are is
+ * checkpoints.c's.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -29,7 +30,7 @@
 #include "host/train/internal.h"
 #include "host/update/operand.h"
 
-#define FORMAT       "tenon.checkpoint/0.1"
+#define FORMAT       "tenon.checkpoint/0.2"
 #define BUFFER_BYTES ((int64_t)1 << 20)
 
 /* One tensor of the state. */
@@ -267,6 +268,22 @@ static void add_checksums(const state *s, int32_t rank, notes *n)
                      tn_format("%016" PRIx64, XXH3_64bits(s->list[i].data, (size_t)s->list[i].bytes)));
 }
 
+/* The sum of the hashes of all notes but itself: their order does not matter. */
+#define SEAL "xxh3"
+
+static uint64_t note_hash(const tn_safetensors_note *note)
+{
+    return XXH3_64bits_withSeed(note->text, strlen(note->text), XXH3_64bits(note->key, strlen(note->key)));
+}
+
+static void add_seal(notes *n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n->count && !n->failed; i++)
+        sum += note_hash(&n->list[i]);
+    add_made(n, tn_strdup(SEAL), tn_format("%016" PRIx64, sum));
+}
+
 static int32_t make_notes(const tn_trainer *t, const state *s, notes *n, tn_error *err)
 {
     size_t room = s->count + t->e->sink_count + stateful_count(t->e) + 8;
@@ -277,9 +294,12 @@ static int32_t make_notes(const tn_trainer *t, const state *s, notes *n, tn_erro
         add_note(n, "format", FORMAT);
         add_note(n, "experiment", t->e->resolved);
         add_made(n, tn_strdup("processes"), tn_format("%d", tn_comm_size(t->comm)));
+        add_made(n, tn_strdup("rank"), tn_format("%d", tn_comm_rank(t->comm)));
+        add_made(n, tn_strdup("attempt"), tn_format("%" PRId64, t->attempt));
         add_lengths(t, n);
         add_plugins(t, n);
         add_checksums(s, tn_comm_rank(t->comm), n);
+        add_seal(n);
     }
     return n->failed ? tn_error_set(err, TN_E_MEMORY, "no memory for a checkpoint") : TN_OK;
 }
@@ -430,6 +450,22 @@ static int32_t check_plugins(const tn_trainer *t, const char *path, const tn_saf
     return TN_OK;
 }
 
+static int32_t check_seal(const tn_safetensors *file, tn_error *err)
+{
+    uint64_t sum = 0;
+    char found[20];
+    tn_safetensors_note note;
+    const char *saved = tn_safetensors_note_of(file, SEAL);
+    for (void *at = NULL; (at = tn_safetensors_next_note(file, at, &note));)
+        sum += strcmp(note.key, SEAL) != 0 ? note_hash(&note) : 0;
+    snprintf(found, sizeof found, "%016" PRIx64, sum);
+    if (saved && strcmp(saved, found) == 0)
+        return TN_OK;
+    return tn_error_set(err, TN_E_DATA,
+                        "%s: its metadata has the checksum %s, needed %s; the file is damaged, take an older one",
+                        tn_safetensors_path(file), found, saved ? saved : "one");
+}
+
 static int32_t check_notes(const tn_trainer *t, const char *path, const tn_safetensors *file, tn_error *err)
 {
     char processes[16];
@@ -440,10 +476,13 @@ static int32_t check_notes(const tn_trainer *t, const char *path, const tn_safet
         return tn_error_set(err, TN_E_DATA,
                             "%s: its format is \"%s\", needed " FORMAT "; it is no checkpoint of this host", path,
                             format ? format : "none");
+    int32_t status = check_seal(file, err);
+    if (status != TN_OK)
+        return status;
     if (strcmp(size, processes) != 0)
         return tn_error_set(err, TN_E_INVALID, "%s: is of a run on %s processes, this one has %s; start as many", path,
                             size, processes);
-    int32_t status = check_experiment(t, path, saved, err);
+    status = check_experiment(t, path, saved, err);
     return status == TN_OK ? check_plugins(t, path, file, err) : status;
 }
 
@@ -474,22 +513,22 @@ static void list_name(tn_text *text, const char *what, const char *name, int *co
 
 static int by_name(const void *a, const void *b) { return strcmp(((const item *)a)->name, ((const item *)b)->name); }
 
-/* Sorts the list, and complains of names that only one side has, and of other shapes or types. */
-static int32_t check_names(const files *f, state *s, tn_error *err)
+/* Complains of names that only one of the list, as far as it is in the file, and the file has, and of other shapes or
+ * types. The list is sorted. */
+static int32_t check_names_in(const files *f, const tn_safetensors *file, const state *s, tn_error *err)
 {
     tn_text text = {0};
     int missing = 0, odd = 0, extra = 0;
-    qsort(s->list, s->count, sizeof *s->list, by_name);
     for (size_t i = 0; i < s->count; i++)
-        if (!tn_safetensors_find(file_of(f, &s->list[i]), s->list[i].name))
+        if (file_of(f, &s->list[i]) == file && !tn_safetensors_find(file, s->list[i].name))
             list_name(&text, "; missing: ", s->list[i].name, &missing);
     for (size_t i = 0; i < s->count; i++) {
-        const tn_safetensors_info *info = tn_safetensors_find(file_of(f, &s->list[i]), s->list[i].name);
-        if (info && !fits(&s->list[i], info))
+        const tn_safetensors_info *info = tn_safetensors_find(file, s->list[i].name);
+        if (file_of(f, &s->list[i]) == file && info && !fits(&s->list[i], info))
             list_name(&text, "; of another shape or type: ", s->list[i].name, &odd);
     }
-    for (size_t i = 0; i < tn_safetensors_count(f->whole); i++) {
-        const item key = {.name = (char *)tn_safetensors_at(f->whole, i)->name};
+    for (size_t i = 0; i < tn_safetensors_count(file); i++) {
+        const item key = {.name = (char *)tn_safetensors_at(file, i)->name};
         if (!bsearch(&key, s->list, s->count, sizeof *s->list, by_name))
             list_name(&text, "; not known here: ", key.name, &extra);
     }
@@ -498,9 +537,17 @@ static int32_t check_names(const files *f, state *s, tn_error *err)
         status = tn_error_set(err, TN_E_DATA,
                               "%s: does not hold the state of this run%s; it was written for other "
                               "plugins or another model",
-                              f->path, tn_text_string(&text));
+                              tn_safetensors_path(file), tn_text_string(&text));
     tn_text_free(&text);
     return status;
+}
+
+/* Sorts the list. */
+static int32_t check_names(const files *f, state *s, tn_error *err)
+{
+    qsort(s->list, s->count, sizeof *s->list, by_name);
+    int32_t status = check_names_in(f, f->whole, s, err);
+    return status == TN_OK && f->own != f->whole ? check_names_in(f, f->own, s, err) : status;
 }
 
 /* Is an item in the file what was written? */
@@ -522,7 +569,7 @@ static int32_t check_item(const files *f, const item *at, void *buffer, XXH3_sta
     if (status == TN_OK && (!saved || strcmp(saved, found) != 0))
         status = tn_error_set(err, TN_E_DATA,
                               "%s: tensor '%s' has the checksum %s, needed %s; the file is damaged, take an older one",
-                              f->path, at->name, found, saved ? saved : "one");
+                              tn_safetensors_path(file), at->name, found, saved ? saved : "one");
     tn_free(key);
     return status;
 }
@@ -562,12 +609,33 @@ static void close_files(files *f)
     tn_safetensors_close(f->whole);
 }
 
+/* Is the file of this process, and of the attempt whose other files are read? */
+static int32_t check_place(const tn_safetensors *file, int32_t rank, const tn_safetensors *whole, tn_error *err)
+{
+    char needed[16];
+    const char *found = tn_safetensors_note_of(file, "rank"), *attempt = tn_safetensors_note_of(file, "attempt"),
+               *of_whole = tn_safetensors_note_of(whole, "attempt");
+    snprintf(needed, sizeof needed, "%d", rank);
+    if (found && attempt && of_whole && strcmp(found, needed) == 0 && strcmp(attempt, of_whole) == 0)
+        return TN_OK;
+    return tn_error_set(
+        err, TN_E_DATA,
+        "%s: is the file of process %s at attempt %s, needed that of process %s at attempt %s; files of "
+        "other checkpoints have got its name, take another checkpoint",
+        tn_safetensors_path(file), found ? found : "none", attempt ? attempt : "none", needed,
+        of_whole ? of_whole : "none");
+}
+
 /* Everything that can be refused, before anything changes. */
 static int32_t check(const tn_trainer *t, const files *f, state *s, tn_error *err)
 {
     int32_t status = check_notes(t, f->path, f->whole, err);
+    if (status == TN_OK)
+        status = check_place(f->whole, 0, f->whole, err);
     if (status == TN_OK && f->own != f->whole)
-        status = check_notes(t, f->path, f->own, err);
+        status = check_notes(t, tn_safetensors_path(f->own), f->own, err);
+    if (status == TN_OK && f->own != f->whole)
+        status = check_place(f->own, tn_comm_rank(t->comm), f->whole, err);
     if (status == TN_OK)
         status = check_names(f, s, err);
     return status == TN_OK ? check_items(f, s, err) : status;
