@@ -289,6 +289,7 @@ START_TEST(streams_of_chains)
                  {"clip-norm,adamw,ema", "6 reads, 4 writes"},
                  {"adamw,cautious", "8 reads, 3 writes"},
                  {"lamb", "8 reads, 3 writes"},
+                 {"clip-norm,lamb", "9 reads, 3 writes"}, /* two passes that only read */
                  {"clip-norm,lamb,ema", "10 reads, 4 writes"}};
     const tn_bench_options options = {.registry = test_plugins()};
     const tn_bench_run run = {.options = &options, .threads = 1, .rounds = 1};
