@@ -5,6 +5,7 @@
 #ifndef TENON_HOST_HANDLE_H
 #define TENON_HOST_HANDLE_H
 
+#include "host/base/text.h"
 #include "host/plugin/registry.h"
 #include "host/tenon.h"
 
@@ -12,5 +13,9 @@ struct tenon {
     tn_log log;
     tn_registry *registry;
 };
+
+/* With `status` TN_OK hands the text over as *ret, which the caller of the API frees with tenon_free; else, or if that
+ * fails, *ret stays. Frees `text` either way. Returns `status` or TN_E_MEMORY. [any] */
+int32_t tn_handle_give(tn_text *text, int32_t status, char **ret, tn_error *err);
 
 #endif

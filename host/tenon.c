@@ -51,27 +51,14 @@ void tenon_close(tenon *handle)
     tn_free(handle);
 }
 
-/* Hands the text over, or frees it and says why it is none. */
-static int32_t give(tn_text *text, int32_t status, char **ret, tn_error *err)
-{
-    if (status == TN_OK)
-        status = tn_text_status(text, err);
-    if (status == TN_OK) {
-        *ret = tn_text_take(text);
-        if (!*ret)
-            status = tn_error_set(err, TN_E_MEMORY, "no memory for the text");
-    }
-    tn_text_free(text);
-    return status;
-}
-
 int32_t tenon_list(tenon *handle, const char *kind, uint32_t flags, char **ret, tn_error *err)
 {
     tn_text text = {0};
     int all = (flags & TENON_ALL) != 0;
-    int32_t status = flags & TENON_JSON ? tn_registry_list_json(handle->registry, kind, all, &text, err)
-                                        : tn_registry_list_text(handle->registry, kind, all, &text, err);
-    return give(&text, status, ret, err);
+    int32_t status = flags & TENON_NAMES  ? tn_registry_list_names(handle->registry, kind, &text, err)
+                     : flags & TENON_JSON ? tn_registry_list_json(handle->registry, kind, all, &text, err)
+                                          : tn_registry_list_text(handle->registry, kind, all, &text, err);
+    return tn_handle_give(&text, status, ret, err);
 }
 
 int32_t tenon_info(tenon *handle, const char *name, uint32_t flags, char **ret, tn_error *err)
@@ -87,7 +74,7 @@ int32_t tenon_info(tenon *handle, const char *name, uint32_t flags, char **ret, 
     if (status == TN_OK)
         status = flags & TENON_JSON ? tn_registry_info_json(handle->registry, entry, &text, err)
                                     : tn_registry_info_text(handle->registry, entry, &text, err);
-    return give(&text, status, ret, err);
+    return tn_handle_give(&text, status, ret, err);
 }
 
 /* ---- run ---- */
@@ -322,6 +309,11 @@ int32_t tenon_resolve(tenon *handle, const char *path, const char *const *overri
     *ret = tn_strdup(experiment->resolved);
     tn_experiment_free(experiment);
     return *ret ? TN_OK : tn_error_set(err, TN_E_MEMORY, "no memory for the text");
+}
+
+const char *tenon_nearest(const char *word, const char *const *words, size_t count)
+{
+    return tn_nearest(word, words, count);
 }
 
 void tenon_free(char *text) { tn_free(text); }

@@ -36,19 +36,21 @@ TENON_API int32_t tenon_open(const tenon_options *options, tenon **ret, tn_error
 /* Accepts NULL. Plugins that were used stay mapped until the process ends. */
 TENON_API void tenon_close(tenon *handle);
 
-#define TENON_JSON 0x1u /* machine-readable */
-#define TENON_ALL  0x2u /* also what is no plugin */
+#define TENON_JSON  0x1u  /* machine-readable */
+#define TENON_ALL   0x2u  /* also what is no plugin */
+#define TENON_NAMES 0x8u  /* of tenon_list: kind/name of what is found, one a line */
+#define TENON_FORCE 0x10u /* of tenon_install: also over what is there */
 
 /* What is there: all kinds when `kind` is NULL. *ret is text to be freed with tenon_free. */
 TENON_API int32_t tenon_list(tenon *handle, const char *kind, uint32_t flags, char **ret, tn_error *err);
 /* Everything about one component, named "kind/name" or "name". *ret is text to be freed with tenon_free. */
 TENON_API int32_t tenon_info(tenon *handle, const char *name, uint32_t flags, char **ret, tn_error *err);
 
-typedef struct tenon_run_options {
-    uint32_t struct_size;
 #define TENON_STOP       0x1 /* end after this update, with a checkpoint */
 #define TENON_CHECKPOINT 0x2 /* write a checkpoint after this update, and go on */
 
+typedef struct tenon_run_options {
+    uint32_t struct_size;
     uint32_t reserved;
     const char *runs; /* parent of the run's folder; NULL: "runs" */
     /* Sees every record after it was written, on the calling thread; returns what it asks for: 0, or TENON_STOP and
@@ -188,6 +190,52 @@ typedef struct tenon_bench_options {
  * products OPENBLAS_NUM_THREADS must be 1, as for runs. */
 TENON_API int32_t tenon_bench(tenon *handle, const char *what, const tenon_bench_options *options, char **ret,
                               tn_error *err);
+
+/* ---- what became of a run ---- */
+
+typedef struct tenon_eval_options {
+    uint32_t struct_size;
+    uint32_t flags;    /* TENON_JSON */
+    const char *split; /* of the data; NULL: the experiment's, "test" where it has none */
+    const char *view;  /* "eval", "train"; NULL: as in the experiment */
+    int32_t threads;   /* 0: as in the experiment */
+    int32_t reserved;
+} tenon_eval_options;
+
+/* Evaluates the newest checkpoint that is whole in the folder of a run, on one process; writes nothing there. `options`
+ * may be NULL. *ret is text to be freed with tenon_free. TN_E_NOT_FOUND where there is no checkpoint. */
+TENON_API int32_t tenon_eval(tenon *handle, const char *folder, const tenon_eval_options *options, char **ret,
+                             tn_error *err);
+
+typedef struct tenon_export_options {
+    uint32_t struct_size;
+    uint32_t flags;   /* TENON_JSON */
+    const char *file; /* to write, or to replace; NULL: model.safetensors in the run's folder */
+    const char *view; /* "eval", "train"; NULL: "eval" */
+} tenon_export_options;
+
+/* Writes the parameters in the newest checkpoint that is whole of a run's folder, or in one checkpoint, to a
+ * safetensors file: under their names, in f32 or f64, with the running statistics of layers; the experiment is in its
+ * metadata. Neither data nor any plugin's code is needed, but for a codec that parameters are stored by. `options` may
+ * be NULL. *ret is a text about it, to be freed with tenon_free. */
+TENON_API int32_t tenon_export(tenon *handle, const char *run, const tenon_export_options *options, char **ret,
+                               tn_error *err);
+
+/* ---- this machine ---- */
+
+/* Checks a plugin file as loading does, without running its code, and copies it into the user's plugin folder, whole or
+ * not at all. Refused without TENON_FORCE, with TN_E_INVALID: what is there under the file's name, and components that
+ * are found elsewhere. flags: TENON_JSON too. *ret is a text about it, to be freed with tenon_free. */
+TENON_API int32_t tenon_install(tenon *handle, const char *file, uint32_t flags, char **ret, tn_error *err);
+
+/* Looks for the usual trouble. `runs`: where runs are to be; NULL: "runs". flags: TENON_JSON. *ret is a text that says
+ * what was found and what mends it, to be freed with tenon_free; *ret_wrong how many things need mending. Maps backends
+ * and the CUDA driver. */
+TENON_API int32_t tenon_doctor(tenon *handle, const char *runs, uint32_t flags, int32_t *ret_wrong, char **ret,
+                               tn_error *err);
+
+/* For "did you mean": the nearest of the words, or NULL where none is near. Entries may be NULL. */
+TENON_API const char *tenon_nearest(const char *word, const char *const *words, size_t count);
 
 TENON_API void tenon_free(char *text);
 TENON_API const char *tenon_version(void);

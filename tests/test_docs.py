@@ -273,7 +273,7 @@ def overrides_are_valid():
 
 @case
 def commands_exist():
-    known = set(re.findall(r'^    \{"(\w+)", "', read("host/cli/main.c"), re.M))
+    known = set(re.findall(r'^    \{"(\w+)", "', read("host/cli/table.c"), re.M))
     for page in PAGES:
         named = set(re.findall(r"`tenon ([a-z]+)", read(page)))
         for block in blocks_of(page):

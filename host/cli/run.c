@@ -2,7 +2,6 @@
  *
  * run.c: `tenon run` and `tenon resume`: an experiment, its progress and its result.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,15 +165,6 @@ static void print_result(const progress *p, const char *folder, int json)
     printf("}\n");
 }
 
-/* 0, or EXIT_FAILED when stdout could not take it. */
-static int flush_result(void)
-{
-    if (fflush(stdout) != EOF && !ferror(stdout))
-        return 0;
-    fprintf(stderr, "tenon: can not write the result: %s\n", strerror(errno));
-    return EXIT_FAILED;
-}
-
 static int resolve(tenon *handle, const cli_options *options)
 {
     tn_error err = {0};
@@ -204,7 +194,7 @@ static int finish(const progress *p, const cli_options *options, int32_t status,
     int code = 0;
     if (status == TN_OK && folder) {
         print_result(p, folder, options->json);
-        code = flush_result();
+        code = cli_flush();
     } else if (status != TN_OK) {
         code = cli_fail(err);
     }
@@ -219,10 +209,6 @@ int cli_run(tenon *handle, const cli_options *options)
 {
     tn_error err = {0};
     char *folder = NULL;
-    if (options->count < 1) {
-        fprintf(stderr, "tenon: run takes an experiment file: tenon run docs/experiments/fashion-mlp.yaml\n");
-        return EXIT_USAGE;
-    }
     if (options->resolve)
         return resolve(handle, options);
     progress p = begin(options);
@@ -238,10 +224,6 @@ int cli_run(tenon *handle, const cli_options *options)
 int cli_resume(tenon *handle, const cli_options *options)
 {
     tn_error err = {0};
-    if (options->count < 1) {
-        fprintf(stderr, "tenon: resume takes the folder of a run: tenon resume runs/20260131-120000-fashion-mlp\n");
-        return EXIT_USAGE;
-    }
     progress p = begin(options);
     tenon_run_options run = {.struct_size = sizeof run, .observe = observe, .describe = describe, .user = &p};
     int32_t status =

@@ -85,10 +85,14 @@ int32_t tn_registry_list_text(const tn_registry *registry, const char *kind, int
  * path, state ("found", "shadowed", "refused", "not a tenon plugin"), reason}. */
 int32_t tn_registry_list_json(const tn_registry *registry, const char *kind, int all, tn_text *text, tn_error *err);
 
+/* "kind/name" of what is found, one a line, each once. */
+int32_t tn_registry_list_names(const tn_registry *registry, const char *kind, tn_text *text, tn_error *err);
+
+/* With the file's hash, and the bytes of state that the note tells of. Also TN_E_IO. */
 int32_t tn_registry_info_text(tn_registry *registry, const tn_entry_info *entry, tn_text *text, tn_error *err);
 
-/* One object: as in the list, and paper, formula, licence, abi ("1.0"), hyper [{name, type, default, range, doc}] and
- * facts, an object. */
+/* One object: as in the list, and paper, formula, licence, abi ("1.0"), xxh128 of the file, state_bytes (of each
+ * parameter's element; where the note names slots), hyper [{name, type, default, range, doc}] and facts, an object. */
 int32_t tn_registry_info_json(tn_registry *registry, const tn_entry_info *entry, tn_text *text, tn_error *err);
 
 #endif

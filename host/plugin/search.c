@@ -49,16 +49,6 @@ static int32_t add(tn_search *search, const char *directory, int named, const tn
     return TN_OK;
 }
 
-static int32_t add_below(tn_search *search, const char *directory, const char *below, const tn_log *log, tn_error *err)
-{
-    char *path = tn_format("%s/%s", directory, below);
-    if (!path)
-        return no_memory(err);
-    int32_t status = add(search, path, 0, log, err);
-    tn_free(path);
-    return status;
-}
-
 static int32_t add_environment(tn_search *search, const tn_log *log, tn_error *err)
 {
     const char *at = getenv("TENON_PLUGIN_PATH");
@@ -79,14 +69,30 @@ static int32_t add_environment(tn_search *search, const tn_log *log, tn_error *e
     return status;
 }
 
-static int32_t add_user(tn_search *search, const tn_log *log, tn_error *err)
+int32_t tn_search_user_folder(char **ret, tn_error *err)
 {
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    if (data && data[0] == '/')
-        return add_below(search, data, "tenon/plugins", log, err);
-    if (home && home[0] == '/')
-        return add_below(search, home, ".local/share/tenon/plugins", log, err);
+    int has_data = data && data[0] == '/';
+    if (!has_data && !(home && home[0] == '/'))
+        return tn_error_set(err, TN_E_NOT_FOUND,
+                            "no folder for the user's plugins: neither HOME nor XDG_DATA_HOME is an absolute path; set "
+                            "one of them");
+    char *path = has_data ? tn_format("%s/tenon/plugins", data) : tn_format("%s/.local/share/tenon/plugins", home);
+    if (!path)
+        return no_memory(err);
+    *ret = path;
     return TN_OK;
+}
+
+static int32_t add_user(tn_search *search, const tn_log *log, tn_error *err)
+{
+    char *path;
+    int32_t status = tn_search_user_folder(&path, err);
+    if (status)
+        return status == TN_E_NOT_FOUND ? TN_OK : status;
+    status = add(search, path, 0, log, err);
+    tn_free(path);
+    return status;
 }
 
 /* The directory of the shared library or program that holds this function. */
@@ -102,6 +108,16 @@ static int own_directory(char *ret)
         return 0;
     *strrchr(ret, '/') = 0;
     return 1;
+}
+
+static int32_t add_below(tn_search *search, const char *directory, const char *below, const tn_log *log, tn_error *err)
+{
+    char *path = tn_format("%s/%s", directory, below);
+    if (!path)
+        return no_memory(err);
+    int32_t status = add(search, path, 0, log, err);
+    tn_free(path);
+    return status;
 }
 
 static int32_t add_own(tn_search *search, const tn_log *log, tn_error *err)

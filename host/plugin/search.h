@@ -26,4 +26,8 @@ typedef struct tn_search {
 int32_t tn_search_path(int secure, const tn_log *log, tn_search *ret, tn_error *err);
 void tn_search_free(tn_search *search);
 
+/* The user's folder, 2 above, whether it exists or not; to be freed with tn_free. TN_E_NOT_FOUND where neither variable
+ * names an absolute path; TN_E_MEMORY. */
+int32_t tn_search_user_folder(char **ret, tn_error *err);
+
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "host/base/memory.h"
+#include "host/plugin/hash.h"
 #include "host/plugin/registry.h"
 
 static const char *const state_names[] = {"found", "shadowed", "refused", "not a tenon plugin"};
@@ -181,6 +182,23 @@ int32_t tn_registry_list_json(const tn_registry *registry, const char *kind, int
     return tn_text_status(text, err);
 }
 
+int32_t tn_registry_list_names(const tn_registry *registry, const char *kind, tn_text *text, tn_error *err)
+{
+    const tn_entry_info *last = NULL;
+    int32_t status = kind ? tn_registry_check_kind(registry, kind, err) : TN_OK;
+    if (status)
+        return status;
+    for (size_t i = 0; i < tn_registry_count(registry); i++) {
+        const tn_entry_info *entry = tn_registry_at(registry, i);
+        if (entry->state != TN_FOUND || !is_listed(entry, kind, 0))
+            continue;
+        if (!last || strcmp(last->kind, entry->kind) || strcmp(last->name, entry->name))
+            tn_text_addf(text, "%s/%s\n", entry->kind, entry->name);
+        last = entry;
+    }
+    return tn_text_status(text, err);
+}
+
 /* ---- info ---- */
 
 static const char *row_cell(void *table, size_t row, size_t column)
@@ -261,10 +279,43 @@ static void add_facts(tn_text *text, json_t *facts, int tables)
     }
 }
 
+/* Bytes of state for each element of a parameter, from the note's slots of its shape; in the real type. */
+static int64_t state_bytes(const tn_component_info *info)
+{
+    size_t i;
+    int64_t bytes = 0;
+    const json_t *slot;
+    json_array_foreach(json_object_get(info->facts, "slots"), i, slot)
+        bytes += strcmp(tn_fact_text(slot, "shape", "like"), "like") ? 0 : info->real ? info->real / 8 : 4;
+    return bytes;
+}
+
+/* "up to 8 bytes an element, and row (rows)": which slots there are may depend on hyper-parameters. */
+static void add_state(tn_text *text, const tn_component_info *info)
+{
+    size_t i;
+    const char *before = ", and ";
+    const json_t *slot, *slots = json_object_get(info->facts, "slots");
+    if (json_array_size(slots) == 0 || !json_object_get(info->facts, "stage"))
+        return;
+    tn_text_addf(text, "%-10s  up to %" PRId64 " bytes an element", "state", state_bytes(info));
+    json_array_foreach(slots, i, slot) {
+        const char *shape = tn_fact_text(slot, "shape", "like");
+        if (strcmp(shape, "like") == 0)
+            continue;
+        tn_text_addf(text, "%s%s (%s)", before, tn_fact_text(slot, "name", "?"), shape);
+        before = ", ";
+    }
+    tn_text_char(text, '\n');
+}
+
 int32_t tn_registry_info_text(tn_registry *registry, const tn_entry_info *entry, tn_text *text, tn_error *err)
 {
     const tn_component_info *info;
+    char hash[TN_HASH_TEXT];
     int32_t status = tn_registry_info(registry, entry, &info, err);
+    if (!status)
+        status = tn_hash_file(entry->path, hash, err);
     if (status)
         return status;
     tn_text_addf(text, "%s/%s (%s %s): %s\n\n", info->kind, info->name, info->device, tn_real_name(info->real, "-"),
@@ -272,11 +323,13 @@ int32_t tn_registry_info_text(tn_registry *registry, const tn_entry_info *entry,
     add_line_of(text, "formula", info->formula);
     add_line_of(text, "paper", info->paper);
     add_facts(text, info->facts, 0);
+    add_state(text, info);
     add_line_of(text, "interface", info->interface);
     tn_text_addf(text, "%-10s  %s %s\n", "plugin", info->plugin, info->version);
     add_line_of(text, "licence", info->licence);
     tn_text_addf(text, "%-10s  %" PRIu32 ".%" PRIu32 "\n", "ABI", info->abi_major, info->abi_minor);
     add_line_of(text, "path", entry->path);
+    add_line_of(text, "xxh128", hash);
     if (entry->state == TN_SHADOWED)
         tn_text_addf(text, "%-10s  by %s\n", "shadowed", entry->reason);
     if (info->row_count > 0) {
@@ -311,7 +364,10 @@ static int add_bytes(const char *bytes, size_t size, void *text)
 int32_t tn_registry_info_json(tn_registry *registry, const tn_entry_info *entry, tn_text *text, tn_error *err)
 {
     const tn_component_info *info;
+    char hash[TN_HASH_TEXT];
     int32_t status = tn_registry_info(registry, entry, &info, err);
+    if (!status)
+        status = tn_hash_file(entry->path, hash, err);
     if (status)
         return status;
     add_entry(text, entry);
@@ -319,6 +375,9 @@ int32_t tn_registry_info_json(tn_registry *registry, const tn_entry_info *entry,
     add_pair(text, ",", "formula", info->formula);
     add_pair(text, ",", "licence", info->licence);
     tn_text_addf(text, ",\"abi\":\"%" PRIu32 ".%" PRIu32 "\"", info->abi_major, info->abi_minor);
+    add_pair(text, ",", "xxh128", hash);
+    if (json_object_get(info->facts, "slots") && json_object_get(info->facts, "stage"))
+        tn_text_addf(text, ",\"state_bytes\":%" PRId64, state_bytes(info));
     add_rows(text, info);
     tn_text_add(text, ",\"facts\":");
     if (json_dump_callback(info->facts, add_bytes, text, JSON_COMPACT))

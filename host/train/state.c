@@ -268,6 +268,20 @@ static void add_checksums(const state *s, int32_t rank, notes *n)
                      tn_format("%016" PRIx64, XXH3_64bits(s->list[i].data, (size_t)s->list[i].bytes)));
 }
 
+/* The shape of each parameter that stands there as a codec's bytes: "[24, 64]". */
+static void add_shapes(const tn_trainer *t, notes *n)
+{
+    const tn_parameters *all = tn_graph_parameters(t->graph);
+    for (int64_t i = 0; i < all->count && t->precision.stored; i++) {
+        tn_text text = {0};
+        for (int32_t a = 0; a < all->list[i].ndim; a++)
+            tn_text_addf(&text, "%s%" PRId64, a ? ", " : "[", all->list[i].shape[a]);
+        tn_text_add(&text, all->list[i].ndim ? "]" : "[]");
+        add_made(n, tn_format("shape/%s", all->list[i].name), tn_text_take(&text));
+        tn_text_free(&text);
+    }
+}
+
 /* The sum of the hashes of all notes but itself: their order does not matter. */
 #define SEAL "xxh3"
 
@@ -286,7 +300,7 @@ static void add_seal(notes *n)
 
 static int32_t make_notes(const tn_trainer *t, const state *s, notes *n, tn_error *err)
 {
-    size_t room = s->count + t->e->sink_count + stateful_count(t->e) + 8;
+    size_t room = 2 * s->count + t->e->sink_count + stateful_count(t->e) + 8;
     n->list = tn_alloc(room, sizeof *n->list);
     n->texts = tn_alloc(2 * room, sizeof *n->texts);
     n->failed = !n->list || !n->texts;
@@ -298,6 +312,7 @@ static int32_t make_notes(const tn_trainer *t, const state *s, notes *n, tn_erro
         add_made(n, tn_strdup("attempt"), tn_format("%" PRId64, t->attempt));
         add_lengths(t, n);
         add_plugins(t, n);
+        add_shapes(t, n);
         add_checksums(s, tn_comm_rank(t->comm), n);
         add_seal(n);
     }
@@ -466,19 +481,24 @@ static int32_t check_seal(const tn_safetensors *file, tn_error *err)
                         tn_safetensors_path(file), found, saved ? saved : "one");
 }
 
+int32_t tn_checkpoint_check_format(const tn_safetensors *file, const char *path, tn_error *err)
+{
+    const char *format = tn_safetensors_note_of(file, "format");
+    if (format && strcmp(format, FORMAT) == 0 && tn_safetensors_note_of(file, "experiment") &&
+        tn_safetensors_note_of(file, "processes"))
+        return check_seal(file, err);
+    return tn_error_set(err, TN_E_DATA, "%s: its format is \"%s\", needed " FORMAT "; it is no checkpoint of this host",
+                        path, format ? format : "none");
+}
+
 static int32_t check_notes(const tn_trainer *t, const char *path, const tn_safetensors *file, tn_error *err)
 {
     char processes[16];
-    const char *format = tn_safetensors_note_of(file, "format"), *saved = tn_safetensors_note_of(file, "experiment");
-    const char *size = tn_safetensors_note_of(file, "processes");
-    snprintf(processes, sizeof processes, "%d", tn_comm_size(t->comm));
-    if (!format || strcmp(format, FORMAT) != 0 || !saved || !size)
-        return tn_error_set(err, TN_E_DATA,
-                            "%s: its format is \"%s\", needed " FORMAT "; it is no checkpoint of this host", path,
-                            format ? format : "none");
-    int32_t status = check_seal(file, err);
+    int32_t status = tn_checkpoint_check_format(file, path, err);
     if (status != TN_OK)
         return status;
+    const char *saved = tn_safetensors_note_of(file, "experiment"), *size = tn_safetensors_note_of(file, "processes");
+    snprintf(processes, sizeof processes, "%d", tn_comm_size(t->comm));
     if (strcmp(size, processes) != 0)
         return tn_error_set(err, TN_E_INVALID, "%s: is of a run on %s processes, this one has %s; start as many", path,
                             size, processes);
@@ -514,8 +534,8 @@ static void list_name(tn_text *text, const char *what, const char *name, int *co
 static int by_name(const void *a, const void *b) { return strcmp(((const item *)a)->name, ((const item *)b)->name); }
 
 /* Complains of names that only one of the list, as far as it is in the file, and the file has, and of other shapes or
- * types. The list is sorted. */
-static int32_t check_names_in(const files *f, const tn_safetensors *file, const state *s, tn_error *err)
+ * types. `part`: the file may hold more. The list is sorted. */
+static int32_t check_names_in(const files *f, const tn_safetensors *file, const state *s, int part, tn_error *err)
 {
     tn_text text = {0};
     int missing = 0, odd = 0, extra = 0;
@@ -527,7 +547,7 @@ static int32_t check_names_in(const files *f, const tn_safetensors *file, const 
         if (file_of(f, &s->list[i]) == file && info && !fits(&s->list[i], info))
             list_name(&text, "; of another shape or type: ", s->list[i].name, &odd);
     }
-    for (size_t i = 0; i < tn_safetensors_count(file); i++) {
+    for (size_t i = 0; i < tn_safetensors_count(file) && !part; i++) {
         const item key = {.name = (char *)tn_safetensors_at(file, i)->name};
         if (!bsearch(&key, s->list, s->count, sizeof *s->list, by_name))
             list_name(&text, "; not known here: ", key.name, &extra);
@@ -543,11 +563,11 @@ static int32_t check_names_in(const files *f, const tn_safetensors *file, const 
 }
 
 /* Sorts the list. */
-static int32_t check_names(const files *f, state *s, tn_error *err)
+static int32_t check_names(const files *f, state *s, int part, tn_error *err)
 {
     qsort(s->list, s->count, sizeof *s->list, by_name);
-    int32_t status = check_names_in(f, f->whole, s, err);
-    return status == TN_OK && f->own != f->whole ? check_names_in(f, f->own, s, err) : status;
+    int32_t status = check_names_in(f, f->whole, s, part, err);
+    return status == TN_OK && f->own != f->whole ? check_names_in(f, f->own, s, part, err) : status;
 }
 
 /* Is an item in the file what was written? */
@@ -637,7 +657,7 @@ static int32_t check(const tn_trainer *t, const files *f, state *s, tn_error *er
     if (status == TN_OK && f->own != f->whole)
         status = check_place(f->own, tn_comm_rank(t->comm), f->whole, err);
     if (status == TN_OK)
-        status = check_names(f, s, err);
+        status = check_names(f, s, 0, err);
     return status == TN_OK ? check_items(f, s, err) : status;
 }
 
@@ -669,6 +689,57 @@ int32_t tn_trainer_restore(tn_trainer *t, const char *path, tn_error *err)
         t->held = -1;
         t->checkpointed_at = t->attempt;
     }
+    close_files(&f);
+    free_state(&s);
+    return status;
+}
+
+/* ---- looking at what was learnt ---- */
+
+static int is_in(const void *arena, int64_t bytes, const void *data)
+{
+    return arena && (const char *)data >= (const char *)arena && (const char *)data < (const char *)arena + bytes;
+}
+
+/* Only what an evaluation reads: parameters, their view, training's buffers, how far the run is. */
+static void keep_what_is_looked_at(tn_trainer *t, state *s)
+{
+    static const char *const read[] = {"parameters/", "buffers/train/", "run/attempt", "run/update", "run/samples"};
+    const tn_parameters *all = tn_graph_parameters(t->graph);
+    const void *view = tn_chain_view(t->chain) == all->p ? NULL : tn_chain_view(t->chain);
+    size_t left = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        int keep = is_in(view, all->elements * (all->real / 8), s->list[i].data);
+        for (size_t k = 0; k < sizeof read / sizeof *read; k++)
+            keep |= strncmp(s->list[i].name, read[k], strlen(read[k])) == 0;
+        if (keep)
+            s->list[left++] = s->list[i];
+        else
+            tn_free(s->list[i].name);
+    }
+    s->count = left;
+}
+
+int32_t tn_trainer_load(tn_trainer *t, const char *path, tn_error *err)
+{
+    state s;
+    files f = {.path = path};
+    int32_t status = collect(t, &s, err);
+    if (status == TN_OK) {
+        keep_what_is_looked_at(t, &s);
+        status = tn_safetensors_open(path, &f.whole, err);
+    }
+    f.own = f.whole; /* of several processes the first one's statistics are evaluated */
+    if (status == TN_OK)
+        status = tn_checkpoint_check_format(f.whole, path, err);
+    if (status == TN_OK)
+        status = check_names(&f, &s, 1, err);
+    if (status == TN_OK)
+        status = check_items(&f, &s, err);
+    if (status == TN_OK)
+        status = take(&f, &s, err);
+    if (status == TN_OK)
+        tn_precision_show(t, NULL);
     close_files(&f);
     free_state(&s);
     return status;

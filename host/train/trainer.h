@@ -72,6 +72,12 @@ int32_t tn_checkpoint_last(const char *folder, char **ret, tn_error *err);
  * what tn_trainer_restore said of the newest. [main] */
 int32_t tn_checkpoint_restore(tn_trainer *trainer, const char *folder, char **ret, tn_error *err);
 
+/* To look at what a run has learnt: puts its parameters, their view, the statistics of layers and how far it was into a
+ * trainer of the same model and update, on one process, whatever the other sections of its experiment say. Refusals as
+ * tn_trainer_restore. [main] */
+int32_t tn_trainer_load(tn_trainer *trainer, const char *path, tn_error *err);
+/* The same with the newest checkpoint that is whole, as tn_checkpoint_restore. [main] */
+int32_t tn_checkpoint_load(tn_trainer *trainer, const char *folder, char **ret, tn_error *err);
 /* The last checkpoint in the folder of a run whose number is below `below`; *ret is NULL where there is none, else to
  * be freed with tn_free. TN_E_IO, TN_E_MEMORY. [main] */
 int32_t tn_checkpoint_before(const char *folder, int64_t below, int64_t *ret_number, char **ret, tn_error *err);

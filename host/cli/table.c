@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * table.c: the commands and their options. A new command is one row here and one file beside this.
+ */
+#include <stddef.h>
+
+#include "host/cli/cli.h"
+
+#define AT(member) offsetof(cli_options, member)
+
+const cli_option cli_option_table[] = {
+    {"json", 'j', NULL, CLI_FLAG, AT(json), CLI_NOTHING, "print the result as JSON"},
+    {"names", 'N', NULL, CLI_FLAG, AT(names), CLI_NOTHING, "print kind/name only, one a line"},
+    {"all", 'a', NULL, CLI_FLAG, AT(all), CLI_NOTHING,
+     "of list: also files that are no plugins; of bench update: every link that is found"},
+    {"quiet", 'q', NULL, CLI_FLAG, AT(quiet), CLI_NOTHING, "no plan and no progress on stderr"},
+    {"runs", 'r', "FOLDER", CLI_TEXT, AT(runs), CLI_FOLDERS, "where run folders are made (default: runs)"},
+    {"cfg", 'c', NULL, CLI_FLAG, AT(resolve), CLI_NOTHING,
+     "print the experiment with every default filled in, and stop"},
+    {"view", 'v', "train|eval", CLI_TEXT, AT(view), CLI_WORDS,
+     "which parameters: eval, the averaged ones where a link keeps some; train, as they are"},
+    {"force", 'f', NULL, CLI_FLAG, AT(force), CLI_NOTHING, "replace what is installed, or stand before it"},
+    {"costs", 'k', NULL, CLI_FLAG, AT(costs), CLI_NOTHING, "of bench update: what the chain's promises cost, instead"},
+    {"elements", 'e', "N", CLI_NUMBER, AT(elements), CLI_NOTHING,
+     "numbers in the largest array (default: 64 Mi, fewer where memory is short)"},
+    {"threads", 't', "N", CLI_NUMBER, AT(threads), CLI_NOTHING,
+     "threads to run on (default: one a CPU; of eval: as in the run)"},
+    {"rounds", 'n', "N", CLI_NUMBER, AT(rounds), CLI_NOTHING, "how many, of which medians are taken (default: 21)"},
+    {"man", 'm', NULL, CLI_FLAG, AT(man), CLI_NOTHING, "print the manual page, in mdoc"},
+    {"help", 'h', NULL, CLI_FLAG, AT(help), CLI_NOTHING, "print this text; also -h"},
+    {0},
+};
+
+#define OVERRIDES                                                                                                      \
+    "Overrides: key=value sets, +key=value adds, ~key removes; model.normalizer=batchnorm swaps a component. "
+
+const cli_command cli_commands[] = {
+    {"list", "[KIND]", "name every component that can be found; maps none of them", NULL, "list optimizer", "jaN", 0, 1,
+     CLI_KINDS, CLI_NOTHING, NULL, 0, cli_list},
+    {"info", "[KIND/]NAME", "explain one component: parameters, formula, state, file", NULL, "info adamw", "j", 1, 1,
+     CLI_COMPONENTS, CLI_NOTHING, NULL, 0, cli_info},
+    {"run", "EXPERIMENT [KEY=VALUE ...]", "train an experiment; overrides change it without editing",
+     OVERRIDES "Ctrl-C ends the run after this update, with a checkpoint; a second one at once. SIGUSR1 asks for a "
+               "checkpoint.",
+     "run docs/experiments/fashion-mlp.yaml train.epochs=1", "jqrc", 1, CLI_MANY, CLI_EXPERIMENTS, CLI_NOTHING, NULL, 0,
+     cli_run},
+    {"resume", "RUN [KEY=VALUE ...]", "go on with a run from the last checkpoint in its folder",
+     "To the same numbers as if it had never stopped. Overrides may change what decides no bit, such as train.threads.",
+     "resume runs/20260131-120000-fashion-mlp", "jq", 1, CLI_MANY, CLI_FOLDERS, CLI_NOTHING, NULL, 0, cli_resume},
+    {"eval", "RUN [SPLIT]", "evaluate the newest checkpoint of a run",
+     "On the split that the experiment names, or on SPLIT. Changes nothing in the run's folder.",
+     "eval runs/20260131-120000-fashion-mlp train", "jvt", 1, 2, CLI_FOLDERS, CLI_NOTHING, NULL, 0, cli_eval},
+    {"export", "RUN|CHECKPOINT [FILE]", "write the parameters of a run to a safetensors file",
+     "Of its newest checkpoint, or of the one named; with the running statistics of layers, in f32 or f64, by their "
+     "plain names. FILE is RUN/model.safetensors if it is not given. Needs no data.",
+     "export runs/20260131-120000-fashion-mlp model.safetensors", "jv", 1, 2, CLI_FOLDERS, CLI_FILES, NULL, 0,
+     cli_export},
+    {"install", "FILE.so", "check a plugin and put it into the user's folder",
+     "The folder is $XDG_DATA_HOME/tenon/plugins, or ~/.local/share/tenon/plugins. None of the plugin's code is run.",
+     "install optimizer-lion.so", "jf", 1, 1, CLI_PLUGINS, CLI_NOTHING, NULL, 0, cli_install},
+    {"bench", "memory|update|gemm|layer [LINKS ...]", "measure this machine and the host on it", NULL,
+     "bench update adamw", "jaketn", 1, CLI_MANY, CLI_WORDS, CLI_COMPONENTS, "memory update gemm layer", 0, cli_bench},
+    {"doctor", "", "look for the usual trouble, and say what mends it",
+     "Search path, plugins, BLAS, processor, memory, disk, CUDA. Exits with 1 if something is wrong.", "doctor", "jr",
+     0, 0, CLI_NOTHING, CLI_NOTHING, NULL, 0, cli_doctor},
+    {"completion", "bash|zsh|fish", "print what completes commands in a shell", NULL,
+     "completion bash >~/.local/share/bash-completion/completions/tenon", "", 1, 1, CLI_WORDS, CLI_NOTHING,
+     "bash zsh fish", 1, cli_completion},
+    {"help", "[COMMAND]", "say what there is, or more of one command", NULL, "help run", "m", 0, 1, CLI_COMMANDS,
+     CLI_NOTHING, NULL, 1, cli_help},
+    {0},
+};
