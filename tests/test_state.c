@@ -152,7 +152,7 @@ static const char *const runs[][8] = {
 /* What every run has, and `more`. */
 static const char *const *with(const char *const *more, const char *threads)
 {
-    static const char *all[4][16];
+    static const char *all[4][20];
     static unsigned next;
     const char **list = all[next++ % 4];
     size_t n = 0;
@@ -206,64 +206,195 @@ static char *metrics(const char *folder)
 
 static void make_folder(const char *path) { ck_assert_int_eq(mkdir(path, 0700), 0); }
 
-START_TEST(a_killed_run_goes_on_bit_for_bit)
+/* Lives from the checkpoint on and leaves the records of the whole run. */
+static void check_resumed(const life *whole, const life *resumed, const char *what, int64_t from)
 {
-    tn_error err = {0};
-    char whole_folder[2 * PATH_MAX], killed_folder[2 * PATH_MAX], *checkpoint;
-    snprintf(whole_folder, sizeof whole_folder, "%s", in_test("whole"));
-    snprintf(killed_folder, sizeof killed_folder, "%s", in_test("killed"));
-    make_folder(whole_folder);
-    make_folder(killed_folder);
-    life *whole = born(with(runs[_i], "train.threads=1"));
-    ck_ok(tn_trainer_record_in(whole->trainer, whole_folder, &err), err);
-    ck_ok(tn_trainer_run(whole->trainer, &err), err);
-    ck_assert(_i != 1 || (whole->clipped > 2 && whole->rates > 2));
-    ck_assert(_i != 4 || whole->skips > 2);
-    int64_t attempts = tn_trainer_horizon(whole->trainer), die_at = attempts > 8 ? 8 : 5;
-    ck_assert_int_gt(attempts, die_at);
-
-    int status;
-    pid_t child = live_and_die(with(runs[_i], "train.threads=2"), killed_folder, die_at);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    ck_ok(tn_checkpoint_last(killed_folder, &checkpoint, &err), err);
-
-    life *resumed = born(with(runs[_i], "train.threads=2"));
-    ck_ok(tn_trainer_restore(resumed->trainer, checkpoint, &err), err);
-    int64_t from = die_at / 3 * 3;
-    ck_assert_int_eq(tn_trainer_attempt(resumed->trainer), from);
-    ck_ok(tn_trainer_continue_in(resumed->trainer, killed_folder, checkpoint, &err), err);
-    ck_ok(tn_trainer_run(resumed->trainer, &err), err);
-
     int32_t first = whole->count - resumed->count;
-    ck_assert_int_gt(first, from);
+    ck_assert_int_gt(first, 0);
     ck_assert_int_le(whole->records[first - 1].attempt, from);
     ck_assert_int_gt(whole->records[first].attempt, from);
     for (int32_t i = 0; i < resumed->count; i++)
         expect(!memcmp(&whole->records[first + i], &resumed->records[i], sizeof(seen)),
-               "run %d: record %d (%s of attempt %d) differs", _i, i, resumed->records[i].event,
+               "%s: record %d (%s of attempt %d) differs", what, i, resumed->records[i].event,
                (int)resumed->records[i].attempt);
+}
+
+/* Where the sinks' files end differs by the digits of times: compare without them. */
+static void check_last(const char *const *more, const char *folder, int64_t attempts, const char *what)
+{
+    tn_error err = {0};
+    char *last;
+    life *plain = born(with(more, "train.threads=1"));
+    ck_ok(tn_trainer_run(plain->trainer, &err), err);
+    ck_ok(tn_checkpoint_last(folder, &last, &err), err);
+    life *copy = born(with(more, "train.threads=1"));
+    ck_ok(tn_trainer_restore(copy->trainer, last, &err), err);
+    ck_assert_int_eq(tn_trainer_attempt(copy->trainer), attempts);
+    assert_same_state(plain, copy, what);
+    tn_free(last);
+    buried(plain);
+    buried(copy);
+}
+
+/* One run in one go on one thread, and one that is killed in attempt `die_at` of so many threads and goes on with
+ * others. */
+static void check_killed(const char *const *more, const char *const threads[2], life *whole, int64_t die_at,
+                         const char *what)
+{
+    tn_error err = {0};
+    char whole_folder[2 * PATH_MAX], killed_folder[2 * PATH_MAX], *checkpoint;
+    int status;
+    snprintf(whole_folder, sizeof whole_folder, "%s", in_test("whole"));
+    snprintf(killed_folder, sizeof killed_folder, "%s", in_test("killed"));
+    make_folder(whole_folder);
+    make_folder(killed_folder);
+    ck_ok(tn_trainer_record_in(whole->trainer, whole_folder, &err), err);
+    ck_ok(tn_trainer_run(whole->trainer, &err), err);
+    pid_t child = live_and_die(with(more, threads[0]), killed_folder, die_at);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    ck_ok(tn_checkpoint_last(killed_folder, &checkpoint, &err), err);
+
+    life *resumed = born(with(more, threads[1]));
+    ck_ok(tn_trainer_restore(resumed->trainer, checkpoint, &err), err);
+    int64_t from = tn_trainer_attempt(resumed->trainer); /* a third one, or one whose evaluation was the best so far */
+    ck_assert(from >= (die_at - 1) / 3 * 3 && from < die_at);
+    ck_ok(tn_trainer_continue_in(resumed->trainer, killed_folder, checkpoint, &err), err);
+    ck_ok(tn_trainer_run(resumed->trainer, &err), err);
+    check_resumed(whole, resumed, what, from);
     char *a = metrics(whole_folder), *b = metrics(killed_folder);
     ck_assert_str_eq(a, b);
     free(a);
     free(b);
-    /* Where the sinks' files end differs by the digits of times: compare without them. */
-    life *plain = born(with(runs[_i], "train.threads=1"));
-    ck_ok(tn_trainer_run(plain->trainer, &err), err);
-    char *last;
-    ck_ok(tn_checkpoint_last(killed_folder, &last, &err), err);
-    life *copy = born(with(runs[_i], "train.threads=1"));
-    ck_ok(tn_trainer_restore(copy->trainer, last, &err), err);
-    ck_assert_int_eq(tn_trainer_attempt(copy->trainer), attempts);
-    assert_same_state(plain, copy, "the end");
-    tn_free(last);
+    check_last(more, killed_folder, tn_trainer_attempt(whole->trainer), what);
     tn_free(checkpoint);
-    buried(plain);
-    buried(copy);
-    buried(whole);
     buried(resumed);
 }
+
+START_TEST(a_killed_run_goes_on_bit_for_bit)
+{
+    char what[16];
+    snprintf(what, sizeof what, "run %d", _i);
+    life *whole = born(with(runs[_i], "train.threads=1"));
+    int64_t attempts = tn_trainer_horizon(whole->trainer), die_at = attempts > 8 ? 8 : 5;
+    ck_assert_int_gt(attempts, die_at);
+    check_killed(runs[_i], (const char *const[]){"train.threads=2", "train.threads=2"}, whole, die_at, what);
+    ck_assert(_i != 1 || (whole->clipped > 2 && whole->rates > 2));
+    ck_assert(_i != 4 || whole->skips > 2);
+    buried(whole);
+}
 END_TEST
+
+/* ---- any experiment ---- */
+
+#define EXPERIMENTS 8
+
+/* Choices are a function of the experiment's number. */
+typedef struct {
+    uint64_t number, drawn;
+} dice;
+
+static size_t roll(dice *d, size_t sides)
+{
+    uint64_t key = d->number * 0x9E3779B97F4A7C15u + ++d->drawn * 0xD1B54A32D192ED03u;
+    key = (key ^ (key >> 32)) * 0xBF58476D1CE4E5B9u;
+    key = (key ^ (key >> 29)) * 0x94D049BB133111EBu;
+    return (size_t)((key ^ (key >> 32)) % sides);
+}
+
+#define CHOOSE(d, list) (list)[roll(d, sizeof(list) / sizeof *(list))]
+
+/* A minimizer does the whole step, but for an average of stage after. */
+static const char *const wrappers[] = {"", "", "{use: sam, rho: 0.1}, ", "{use: sam, adaptive: true, rho: 0.5}, "};
+static const char *const clips[] = {"", "{use: clip-norm}, ", "{use: clip-percentile, warmup: 3}, ",
+                                    "{use: centralize}, ", "{use: clip-percentile, percentile: 50, window: 6}, "};
+static const char *const rules[] = {
+    "{use: adamw, as: rule, lr: 0.01}",
+    "{use: adam, as: rule, lr: 0.01, l2: 0.001}",
+    "{use: sgd, as: rule, lr: 0.1, momentum: 0.9}",
+    "{use: lion, as: rule, lr: 0.003}",
+    "{use: lamb, as: rule}",
+    "{use: sm3, as: rule, lr: 0.1}",
+    "{use: adafactor, as: rule, lr: 0.01, scale_parameter: true, beta1: 0.8}",
+    "{use: muon, as: rule, lr: 0.02, on: {axes: 2}}, {use: adamw, as: rest}",
+    "{use: kfac, as: rule, on: {axes: 2}, lr: 0.02, damping: 0.1, factor_every: 2, inverse_every: 4}, {use: sgd, as: "
+    "rest}",
+};
+static const char *const minimizers[] = {"{use: lbfgs, as: rule}", "{use: newton-cg, as: rule, damping: 0.1}"};
+static const char *const averages[] = {"", ", {use: ema, decay: 0.9}", ", {use: ema, warmup: true}",
+                                       ", {use: schedule-free}"};
+static const char *const normalizers[] = {"model.normalizer=none", "model.normalizer=layernorm",
+                                          "model.normalizer=batchnorm"};
+static const char *const precisions[] = {
+    "precision=f32",
+    "precision=f64",
+    "precision={storage: bf16}",
+    "precision={storage: {use: bf16, rounding: stochastic}, master: false}",
+    "precision={storage: fp16, loss_scale: {use: dynamic, initial: 0x1p20, interval: 4}}",
+    "precision={state: blockwise8}",
+    "precision={state: {use: fp16, rounding: stochastic}}",
+    "precision={storage: bf16, state: {use: bf16, rounding: stochastic}}",
+};
+static const char *const recomputes[] = {"recompute=none", "recompute=sqrt", "recompute={use: every, nodes: 2}"};
+static const char *const schedules[] = {
+    "schedule={}", "schedule={rule.lr: {use: cosine}}",
+    "schedule={rule.lr: {use: plateau, patience: 0, factor: 0.5, threshold: 0.05}}"};
+static const char *const regularizers[] = {"model.regularizer=none", "model.regularizer={use: dropout, p: 0.2}"};
+static const char *const windows[] = {"train.accumulate=1", "train.accumulate=2", "train.accumulate=3"};
+static const char *const refreshes[] = {"eval.refresh=0", "eval.refresh=2"};
+static const char *const thread_counts[] = {"train.threads=1", "train.threads=2", "train.threads=3"};
+
+/* Fills more[] up to a NULL. */
+static void choose_experiment(dice *d, char update[512], const char *more[16])
+{
+    int minimizer = roll(d, 6) == 0;
+    size_t n = 0;
+    const char *wrapper = CHOOSE(d, wrappers), *clip = CHOOSE(d, clips), *rule = CHOOSE(d, rules);
+    const char *average = CHOOSE(d, averages);
+    if (minimizer) {
+        wrapper = clip = "";
+        rule = CHOOSE(d, minimizers);
+        average = averages[roll(d, 3)];
+    }
+    snprintf(update, 512, "update=[%s%s%s%s]", wrapper, clip, rule, average);
+    more[n++] = update;
+    more[n++] = "train.epochs=4";
+    more[n++] = CHOOSE(d, normalizers);
+    more[n++] = minimizer ? precisions[roll(d, 2)] : CHOOSE(d, precisions);
+    more[n++] = minimizer ? recomputes[0] : CHOOSE(d, recomputes);
+    more[n++] = minimizer ? schedules[0] : CHOOSE(d, schedules);
+    more[n++] = CHOOSE(d, regularizers);
+    more[n++] = CHOOSE(d, windows);
+    more[n++] = CHOOSE(d, refreshes);
+    more[n] = NULL;
+}
+
+/* Killed in any attempt, gone on with on another number of threads. TENON_TEST_EXPERIMENT=n runs the n-th alone,
+ * TENON_TEST_EXPERIMENTS=n the first n. */
+START_TEST(any_killed_experiment_goes_on_bit_for_bit)
+{
+    const char *one = getenv("TENON_TEST_EXPERIMENT"), *more[16];
+    dice d = {one ? (uint64_t)atoll(one) : (uint64_t)_i, 0};
+    char update[512], what[1024];
+    size_t used = (size_t)snprintf(what, sizeof what, "experiment %d:", (int)d.number), first = roll(&d, 3);
+    const char *const threads[] = {thread_counts[first], thread_counts[(first + 1 + roll(&d, 2)) % 3]};
+    choose_experiment(&d, update, more);
+    for (const char **at = more; *at && used < sizeof what; at++)
+        used += (size_t)snprintf(what + used, sizeof what - used, " '%s'", *at);
+    life *whole = born(with(more, "train.threads=1"));
+    int64_t attempts = tn_trainer_horizon(whole->trainer), die_at = 4 + (int64_t)roll(&d, (size_t)attempts - 4);
+    if (one)
+        fprintf(stderr, "%s, killed at %d of %d, %s\n", what, (int)die_at, (int)attempts, threads[1]);
+    check_killed(more, threads, whole, die_at, what);
+    buried(whole);
+}
+END_TEST
+
+static int experiment_count(void)
+{
+    const char *count = getenv("TENON_TEST_EXPERIMENTS");
+    return getenv("TENON_TEST_EXPERIMENT") ? 1 : count ? atoi(count) : EXPERIMENTS;
+}
 
 /* Saved at any attempt, gone on in another trainer: the same state after each later step. */
 START_TEST(every_attempt_can_be_saved)
@@ -893,6 +1024,7 @@ int main(void)
     tcase_set_timeout(tests, 100);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, a_killed_run_goes_on_bit_for_bit, 0, RUNS);
+    tcase_add_loop_test(tests, any_killed_experiment_goes_on_bit_for_bit, 0, experiment_count());
     tcase_add_test(tests, every_attempt_can_be_saved);
     tcase_add_test(tests, going_back_is_possible);
     tcase_add_test(tests, two_processes_go_on_bit_for_bit);
