@@ -27,7 +27,7 @@ extern char **environ;
 
 static int32_t no_memory(tn_error *err) { return tn_error_set(err, TN_E_MEMORY, "no memory for the environment"); }
 
-/* A text that need not be UTF-8, such as a path. */
+/* A text that need not be UTF-8, such as a path; NULL: no memory. */
 static json_t *text_json(const char *bytes)
 {
     json_t *text = json_string(bytes);
@@ -37,7 +37,7 @@ static json_t *text_json(const char *bytes)
     tn_text_json(&repaired, bytes);
     text = json_loads(tn_text_string(&repaired), JSON_DECODE_ANY, NULL);
     tn_text_free(&repaired);
-    return text ? text : json_null();
+    return text;
 }
 
 /* ---- the machine ---- */
@@ -78,21 +78,25 @@ static json_t *machine_json(void)
                      "libc", text_json(gnu_get_libc_version()));
 }
 
-/* Variables that change what a run does. */
+/* Variables that change what a run does. NULL: no memory. */
 static json_t *variables_json(void)
 {
     static const char *const prefixes[] = {"TENON_", "OPENBLAS_", "OMP_",       "MKL_",
                                            "BLIS_",  "GOTO_",     "LD_PRELOAD", "LD_LIBRARY_PATH"};
     json_t *all = json_object();
-    for (char **at = environ; at && *at; at++)
-        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    int failed = !all;
+    for (char **at = environ; at && *at && !failed; at++)
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !failed; i++) {
             size_t length = strcspn(*at, "=");
-            char *name = strncmp(*at, prefixes[i], strlen(prefixes[i])) == 0 ? tn_strndup(*at, length) : NULL;
-            if (name && (*at)[length])
-                json_object_set_new(all, name, text_json(*at + length + 1));
+            if (strncmp(*at, prefixes[i], strlen(prefixes[i])) != 0 || !(*at)[length])
+                continue;
+            char *name = tn_strndup(*at, length);
+            failed = !name || json_object_set_new(all, name, text_json(*at + length + 1)) != 0;
             tn_free(name);
         }
-    return all;
+    if (failed)
+        json_decref(all);
+    return failed ? NULL : all;
 }
 
 /* ---- the plugins ---- */
@@ -120,7 +124,8 @@ static int32_t add_component(json_t *files, const tn_entry_info *entry, tn_error
         status = json_array_append_new(files, file) == 0 ? TN_OK : no_memory(err);
     }
     if (status == TN_OK)
-        json_array_append_new(json_object_get(file, "components"), text_json(name));
+        status =
+            json_array_append_new(json_object_get(file, "components"), text_json(name)) == 0 ? TN_OK : no_memory(err);
     tn_free(name);
     return status;
 }
@@ -201,16 +206,19 @@ static void compare_text(const json_t *before, const json_t *now, const char *ke
                      key, string_of(before, key), string_of(now, key));
 }
 
-static void compare(const char *folder, const json_t *now, const tn_log *log)
+static int32_t compare(const char *folder, const json_t *now, const tn_log *log, tn_error *err)
 {
     char *path = tn_format("%s/" FILE_NAME ".json", folder);
-    json_t *before = path ? json_load_file(path, 0, NULL) : NULL;
+    if (!path)
+        return no_memory(err);
+    json_t *before = json_load_file(path, 0, NULL); /* NULL: there is nothing to compare with */
     compare_plugins(before, now, log);
     compare_text(before, now, "tenon", log);
     compare_text(before, now, "backend", log);
     compare_text(json_object_get(before, "machine"), json_object_get(now, "machine"), "processor", log);
     json_decref(before);
     tn_free(path);
+    return TN_OK;
 }
 
 int32_t tn_environment_write(const tn_environment *environment, const char *folder, int32_t goes_on, const tn_log *log,
@@ -220,7 +228,7 @@ int32_t tn_environment_write(const tn_environment *environment, const char *fold
     json_t *root = whole_json(environment);
     int32_t status = root ? add_plugins(environment->registry, json_object_get(root, "plugins"), err) : no_memory(err);
     if (status == TN_OK && goes_on) {
-        compare(folder, root, log);
+        status = compare(folder, root, log, err);
         snprintf(name, sizeof name, FILE_NAME "-%" PRId64 ".json", environment->attempt);
     }
     if (status == TN_OK)

@@ -24,6 +24,8 @@ struct tn_runlog {
     tn_text kept;
 };
 
+static int32_t no_memory(tn_error *err) { return tn_error_set(err, TN_E_MEMORY, "no memory for the run's log"); }
+
 /* "2026-01-31T12:00:00Z warning: ..." with its newline. Control characters become blanks. */
 static size_t format_line(int32_t level, const char *line, char ret[TN_LOG_LINE + 64])
 {
@@ -77,7 +79,7 @@ int32_t tn_runlog_open(const tn_log *next, tn_runlog **ret, tn_error *err)
 {
     tn_runlog *runlog = tn_alloc(1, sizeof *runlog);
     if (!runlog)
-        return tn_error_set(err, TN_E_MEMORY, "no memory for the run's log");
+        return no_memory(err);
     if (next)
         runlog->next = *next;
     runlog->fd = -1;
@@ -91,8 +93,10 @@ tn_log tn_runlog_log(tn_runlog *runlog) { return (tn_log){take_line, runlog}; }
 int32_t tn_runlog_put_in(tn_runlog *runlog, const char *folder, tn_error *err)
 {
     char *path = tn_format("%s/" TN_RUNLOG_FILE, folder);
-    if (!path)
-        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    if (!path || runlog->kept.failed) {
+        tn_free(path);
+        return no_memory(err);
+    }
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     int32_t status = fd < 0 ? tn_error_set(err, TN_E_IO, "%s: can not write: %s", path, strerror(errno)) : TN_OK;
     tn_free(path);

@@ -278,18 +278,21 @@ static double number_in(const tn_safetensors *file, const char *name, int64_t in
     return integer ? (double)word.integer : word.real;
 }
 
-/* The score of the state in a file; NaN where it can not be told. */
-static double score_in(const tn_trainer *t, const char *path)
+/* The score of the state in a file; NaN where it can not be told, as in one that is damaged. TN_E_MEMORY. */
+static int32_t score_in(const tn_trainer *t, const char *path, double *ret, tn_error *err)
 {
     tn_safetensors *file;
-    tn_error ignored;
-    if (!t->e->eval_split || !t->e->checkpoint_metric || tn_safetensors_open(path, &file, &ignored) != TN_OK)
-        return NAN;
+    *ret = NAN;
+    if (!t->e->eval_split || !t->e->checkpoint_metric)
+        return TN_OK;
+    int32_t status = tn_safetensors_open(path, &file, err);
+    if (status != TN_OK)
+        return status == TN_E_MEMORY ? status : TN_OK;
     double value = number_in(file, "run/evaluation", (int64_t)metric_index(t), 0);
-    if (number_in(file, "run/evaluated_at", 0, 1) != number_in(file, "run/attempt", 0, 1))
-        value = NAN;
+    if (number_in(file, "run/evaluated_at", 0, 1) == number_in(file, "run/attempt", 0, 1))
+        *ret = t->e->checkpoint_mode ? -value : value;
     tn_safetensors_close(file);
-    return t->e->checkpoint_mode ? -value : value;
+    return TN_OK;
 }
 
 typedef struct {
@@ -307,8 +310,11 @@ static void list_file(void *arg, const char *folder, const char *name)
     int64_t number = number_of(name);
     size_t length = strlen(name);
     snprintf(path, sizeof path, "%.*s/%.255s", PATH_MAX - 300, folder, name);
+    double score;
     if (number >= 0 && number <= l->t->attempt && l->status == TN_OK)
-        l->status = keep(l->t, number, score_in(l->t, path), l->err);
+        l->status = score_in(l->t, path, &score, l->err);
+    if (number >= 0 && number <= l->t->attempt && l->status == TN_OK)
+        l->status = keep(l->t, number, score, l->err);
     if (strncmp(name, "." PREFIX, strlen("." PREFIX)) == 0 && length > 4 && strcmp(name + length - 4, ".new") == 0)
         unlink(path);
 }
@@ -427,9 +433,4 @@ static int32_t restore_newest(tn_trainer *t, const char *folder, restoring *rest
 int32_t tn_checkpoint_restore(tn_trainer *t, const char *folder, char **ret, tn_error *err)
 {
     return restore_newest(t, folder, tn_trainer_restore, ret, err);
-}
-
-int32_t tn_checkpoint_load(tn_trainer *t, const char *folder, char **ret, tn_error *err)
-{
-    return restore_newest(t, folder, tn_trainer_load, ret, err);
 }
