@@ -81,7 +81,8 @@ def a_run_maps_only_what_it_uses():
         mapped = {line.split(PLUGINS + "/", 1)[1].split(">")[0] for line in f if PLUGINS + "/" in line}
     wanted = {"data-idx.so", "model-mlp.so", "layer-linear.so", "normalizer-layernorm.so", "activation-gelu.so",
               "regularizer-dropout.so", "loss-cross-entropy.so", "transform-clip-norm.so", "optimizer-adamw.so",
-              "scheduler-linear.so", "scheduler-cosine.so", "backend-reference.so", "collective-self.so", "sink-jsonl.so"}
+              "scheduler-linear.so", "scheduler-cosine.so", "backend-reference.so", "collective-self.so", "sink-jsonl.so",
+              "sink-csv.so"}
     assert mapped == wanted, mapped ^ wanted
 
 

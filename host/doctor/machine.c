@@ -70,10 +70,10 @@ static void examine_processors(tn_doctor *d)
     tn_doctor_add(d, "processor", TN_DOCTOR_OK, NULL, "%ld of %ld processors may be used; %s", usable, online,
                   features);
     if (time > 0 && time < (double)usable) {
-        char *fix = tn_format("train.threads=%d", time < 1 ? 1 : (int)time);
+        char fix[64];
+        snprintf(fix, sizeof fix, "train.threads=%d", time < 1 ? 1 : (int)time);
         tn_doctor_add(d, "processor", TN_DOCTOR_NOTE, fix,
                       "the control group grants the time of %.1f of them: threads beyond that slow a run down", time);
-        tn_free(fix);
     }
 }
 

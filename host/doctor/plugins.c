@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,9 +37,10 @@ static void examine_directory(tn_doctor *d, const char *directory)
     size_t found, refused;
     count_in(d->registry, directory, &found, &refused);
     if (access(directory, R_OK | X_OK) != 0) {
-        char *fix = tn_format("chmod u+rx '%s', or take it off TENON_PLUGIN_PATH", directory);
-        tn_doctor_add(d, SEARCH, TN_DOCTOR_WRONG, fix, "%s: can not be read: %s", directory, strerror(errno));
-        tn_free(fix);
+        int code = errno;
+        char fix[PATH_MAX + 64];
+        snprintf(fix, sizeof fix, "chmod u+rx '%s', or take it off TENON_PLUGIN_PATH", directory);
+        tn_doctor_add(d, SEARCH, TN_DOCTOR_WRONG, fix, "%s: can not be read: %s", directory, strerror(code));
     } else if (tn_trust_check(directory, 1, &why) != TN_OK) {
         tn_doctor_add_reason(d, SEARCH, TN_DOCTOR_WRONG, why.msg);
     } else {
@@ -51,15 +53,15 @@ static void examine_directory(tn_doctor *d, const char *directory)
 static void examine_entry(tn_doctor *d, const char *entry)
 {
     char real[PATH_MAX];
-    char *fix = NULL;
+    char fix[PATH_MAX + 64];
     if (entry[0] != '/') {
-        fix = tn_format("export TENON_PLUGIN_PATH=\"$PWD/%s\"", entry[0] ? entry : "plugins");
+        snprintf(fix, sizeof fix, "export TENON_PLUGIN_PATH=\"$PWD/%s\"", entry[0] ? entry : "plugins");
         tn_doctor_add(d, SEARCH, TN_DOCTOR_WRONG, fix, "TENON_PLUGIN_PATH: '%s' is not an absolute folder", entry);
     } else if (!realpath(entry, real)) {
-        fix = tn_format("mkdir -p '%s', or take it off TENON_PLUGIN_PATH", entry);
-        tn_doctor_add(d, SEARCH, TN_DOCTOR_WRONG, fix, "TENON_PLUGIN_PATH: %s: %s", entry, strerror(errno));
+        int code = errno;
+        snprintf(fix, sizeof fix, "mkdir -p '%s', or take it off TENON_PLUGIN_PATH", entry);
+        tn_doctor_add(d, SEARCH, TN_DOCTOR_WRONG, fix, "TENON_PLUGIN_PATH: %s: %s", entry, strerror(code));
     }
-    tn_free(fix);
 }
 
 static void examine_environment(tn_doctor *d)

@@ -55,8 +55,8 @@ const tn_safetensors_info *tn_safetensors_at(const tn_safetensors *file, size_t 
 const tn_safetensors_info *tn_safetensors_find(const tn_safetensors *file, const char *name);
 /* A text of the metadata, or NULL; lives as long as the open file. */
 const char *tn_safetensors_note_of(const tn_safetensors *file, const char *key);
-/* Goes through the metadata in the file's order: `at` is NULL for the first, then what the last call gave, which is NULL
- * behind the last one. */
+/* Goes through the metadata in the file's order: `at` is NULL for the first, then what the last call gave, which is
+ * NULL behind the last one. */
 void *tn_safetensors_next_note(const tn_safetensors *file, void *at, tn_safetensors_note *ret);
 /* The path that it was opened with; lives as long as the open file. */
 const char *tn_safetensors_path(const tn_safetensors *file);

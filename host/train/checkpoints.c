@@ -434,3 +434,8 @@ int32_t tn_checkpoint_restore(tn_trainer *t, const char *folder, char **ret, tn_
 {
     return restore_newest(t, folder, tn_trainer_restore, ret, err);
 }
+
+int32_t tn_checkpoint_load(tn_trainer *t, const char *folder, char **ret, tn_error *err)
+{
+    return restore_newest(t, folder, tn_trainer_load, ret, err);
+}
