@@ -45,6 +45,12 @@ void tn_doctor_add_reason(tn_doctor *d, const char *topic, int32_t state, const 
     tn_free(found);
 }
 
+void tn_doctor_add_error(tn_doctor *d, const char *topic, const tn_error *why)
+{
+    d->failed |= why->code == TN_E_MEMORY;
+    tn_doctor_add_reason(d, topic, TN_DOCTOR_WRONG, why->msg);
+}
+
 int32_t tn_doctor_examine(tn_doctor *d, tn_error *err)
 {
     tn_doctor_plugins(d);

@@ -41,6 +41,8 @@ void tn_doctor_add(tn_doctor *doctor, const char *topic, int32_t state, const ch
     TN_PRINTF(5, 6);
 /* A refusal as the loader words it: what is behind its last "; " is the fix. */
 void tn_doctor_add_reason(tn_doctor *doctor, const char *topic, int32_t state, const char *reason);
+/* The same for what went wrong here; want of memory is the doctor's own failure. */
+void tn_doctor_add_error(tn_doctor *doctor, const char *topic, const tn_error *why);
 
 void tn_doctor_plugins(tn_doctor *doctor);   /* search path, files, components */
 void tn_doctor_libraries(tn_doctor *doctor); /* BLAS, CUDA */

@@ -42,7 +42,7 @@ static void examine_backend(tn_doctor *d, const tn_entry_info *entry)
                       "then write `backend: reference`",
                       "%s", why.msg);
     else if (status != TN_OK)
-        tn_doctor_add_reason(d, "BLAS", TN_DOCTOR_WRONG, why.msg);
+        tn_doctor_add_error(d, "BLAS", &why);
     else
         tn_doctor_add(d, "BLAS", TN_DOCTOR_OK, NULL, "backend %s: %s, one thread a call", entry->name,
                       backend.describe ? backend.describe() : entry->summary);

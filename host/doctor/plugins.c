@@ -42,7 +42,7 @@ static void examine_directory(tn_doctor *d, const char *directory)
         snprintf(fix, sizeof fix, "chmod u+rx '%s', or take it off TENON_PLUGIN_PATH", directory);
         tn_doctor_add(d, SEARCH, TN_DOCTOR_WRONG, fix, "%s: can not be read: %s", directory, strerror(code));
     } else if (tn_trust_check(directory, 1, &why) != TN_OK) {
-        tn_doctor_add_reason(d, SEARCH, TN_DOCTOR_WRONG, why.msg);
+        tn_doctor_add_error(d, SEARCH, &why);
     } else {
         tn_doctor_add(d, SEARCH, TN_DOCTOR_OK, NULL, "%s: %zu component%s, %zu refused", directory, found,
                       found == 1 ? "" : "s", refused);
@@ -118,7 +118,7 @@ static void examine_entries(tn_doctor *d)
             tn_doctor_add(d, "plugins", TN_DOCTOR_NOTE, NULL, "%s is no tenon plugin, and in the search path",
                           entry->path);
         else if (entry->state == TN_FOUND && tn_registry_info(d->registry, entry, &info, &why) != TN_OK)
-            tn_doctor_add_reason(d, "plugins", TN_DOCTOR_WRONG, why.msg);
+            tn_doctor_add_error(d, "plugins", &why);
         else
             found += entry->state == TN_FOUND;
     }
