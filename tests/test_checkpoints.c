@@ -415,7 +415,9 @@ START_TEST(leftovers_do_no_harm)
     snprintf(temporary, sizeof temporary, "%s/checkpoints/.attempt-000000009.safetensors.new", in_test("run"));
     write_text(temporary, "half");
     write_text(checkpoint_file(in_test("run"), 12), "not whole");
+    write_text(checkpoint_file(in_test("run"), 2), "the process ended before it was removed");
     s = go_on(overrides, in_test("run"));
+    ck_assert_str_eq(files_in(in_test("run")), "7 12");
     ck_assert_int_ne(access(temporary, F_OK), 0);
     s->ask_at = 8;
     s->ask = TN_ASK_STOP;
@@ -432,8 +434,9 @@ END_TEST
 
 /* ---- whose state it is (CKP-08) ---- */
 
-/* A copy of a checkpoint with another text behind `key`, and a seal that fits. */
-static void renote(const char *from, const char *to, const char *key, const char *text)
+/* A copy of a checkpoint, its tensors in the order they have or (`turned`) the other way round, with another text
+ * behind `key` and a seal that fits. */
+static void copy_checkpoint(const char *from, const char *to, int turned, const char *key, const char *text)
 {
     tn_error err = {0};
     tn_safetensors *f;
@@ -462,7 +465,7 @@ static void renote(const char *from, const char *to, const char *key, const char
         ck_ok(tn_safetensors_read(f, info, 0, info->bytes, data, &err), err);
         tensors[i] = (tn_tensor){
             .data = data, .ndim = info->ndim, .dtype = info->dtype, .shape = (int64_t *)(uintptr_t)info->shape};
-        entries[i] = (tn_safetensors_entry){info->name, &tensors[i]};
+        entries[turned ? n - 1 - i : i] = (tn_safetensors_entry){info->name, &tensors[i]};
     }
     ck_ok(tn_safetensors_write(to, entries, n, list, count, &err), err);
     for (size_t i = 0; i < n; i++)
@@ -471,6 +474,38 @@ static void renote(const char *from, const char *to, const char *key, const char
     free(entries);
     tn_safetensors_close(f);
 }
+
+/* CKP-07: state goes by names. Momenta of parameters of one shape stand in the file in another order: each gets its
+ * own, and the next update is the same. */
+START_TEST(state_goes_by_name_not_by_place)
+{
+    static const char *const overrides[] = {"model={use: mlp, widths: [8, 8, 8]}", "sinks=none",
+                                            "update=[{use: sgd, as: rule, momentum: 0.9}]", NULL};
+    char saved[PATH_MAX], turned[PATH_MAX];
+    tn_error err = {0};
+    tn_safetensors *files[2];
+    snprintf(saved, sizeof saved, "%s", in_test("saved"));
+    snprintf(turned, sizeof turned, "%s", in_test("turned"));
+    seen *s = open_in(overrides, NULL), *o = open_in(overrides, NULL);
+    for (int i = 0; i < 3; i++)
+        ck_ok(tn_trainer_step(s->trainer, &err), err);
+    ck_ok(tn_trainer_save(s->trainer, saved, &err), err);
+    copy_checkpoint(saved, turned, 1, "", NULL);
+    ck_ok(tn_safetensors_open(saved, &files[0], &err), err);
+    ck_ok(tn_safetensors_open(turned, &files[1], &err), err);
+    ck_assert_str_ne(tn_safetensors_at(files[0], 0)->name, tn_safetensors_at(files[1], 0)->name);
+    for (int i = 0; i < 2; i++)
+        tn_safetensors_close(files[i]);
+    ck_ok(tn_trainer_restore(o->trainer, turned, &err), err);
+    ck_ok(tn_trainer_step(s->trainer, &err), err);
+    ck_ok(tn_trainer_step(o->trainer, &err), err);
+    ck_ok(tn_trainer_save(s->trainer, saved, &err), err);
+    ck_ok(tn_trainer_save(o->trainer, turned, &err), err);
+    assert_same_files(saved, turned);
+    close_all(s);
+    close_all(o);
+}
+END_TEST
 
 START_TEST(state_of_another_plugin_is_refused)
 {
@@ -482,8 +517,8 @@ START_TEST(state_of_another_plugin_is_refused)
     seen *s = open_in((const char *const[]){NULL}, NULL);
     ck_ok(tn_trainer_step(s->trainer, &err), err);
     ck_ok(tn_trainer_save(s->trainer, saved, &err), err);
-    renote(saved, other, "plugin/update.rule", "com.example.adamw 0.1.0");
-    renote(saved, newer, "plugin/update.rule", "org.tenon.adamw 0.2.0");
+    copy_checkpoint(saved, other, 0, "plugin/update.rule", "com.example.adamw 0.1.0");
+    copy_checkpoint(saved, newer, 0, "plugin/update.rule", "org.tenon.adamw 0.2.0");
     ck_assert_refused(tn_trainer_restore(s->trainer, other, &err), TN_E_INVALID, err, other,
                       "the state of update.rule is of the plugin com.example.adamw 0.1.0, found is org.tenon.adamw");
     ck_assert_msg(strstr(err.msg, "train.from") != NULL, "%s", err.msg);
@@ -519,7 +554,8 @@ START_TEST(another_state_is_refused_and_a_fresh_one_can_be_had)
         char disguised[PATH_MAX];
         snprintf(disguised, sizeof disguised, "%s", in_test("disguised"));
         ck_assert_refused(tn_trainer_restore(o->trainer, saved, &err), TN_E_INVALID, err, saved, "another experiment");
-        renote(saved, disguised, "experiment", o->experiment->resolved); /* so that names are all that is left */
+        copy_checkpoint(saved, disguised, 0, "experiment",
+                        o->experiment->resolved); /* so that names are all that is left */
         ck_assert_refused(tn_trainer_restore(o->trainer, disguised, &err), cases[i].status, err, disguised,
                           cases[i].said);
         close_all(o);
@@ -597,6 +633,7 @@ int main(void)
     tcase_add_test(tests, when_none_is_whole_it_is_said);
     tcase_add_test(tests, another_experiment_ends_the_search);
     tcase_add_test(tests, leftovers_do_no_harm);
+    tcase_add_test(tests, state_goes_by_name_not_by_place);
     tcase_add_test(tests, state_of_another_plugin_is_refused);
     tcase_add_test(tests, another_state_is_refused_and_a_fresh_one_can_be_had);
     tcase_add_test(tests, statistics_and_averages_start_from_the_file);

@@ -78,6 +78,13 @@ static const struct {
     {"{} x", "header"},
     {"{}", "8 bytes behind the last tensor"},
     {ONE("F128", "[1]", "[0,8]"), "dtype"},
+    {ONE("BOOL", "[8]", "[0,8]"), "dtype"},
+    {ONE("C64", "[1]", "[0,8]"), "dtype"},
+    {ONE("F8_E4M3", "[8]", "[0,8]"), "dtype"},
+    {ONE("F8_E5M2", "[8]", "[0,8]"), "dtype"},
+    {ONE("F4", "[16]", "[0,8]"), "dtype"},
+    {ONE("", "[8]", "[0,8]"), "dtype"},
+    {ONE("F32 ", "[2]", "[0,8]"), "dtype"},
     {ONE("f32", "[2]", "[0,8]"), "dtype"},
     {"{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,8]}}", "dtype"},
     {ONE("F32", "2", "[0,8]"), "shape"},
@@ -150,6 +157,23 @@ START_TEST(lengths_that_lie_are_refused)
 }
 END_TEST
 
+/* Headers of 100 MiB, the most that is read: blanks, and brackets that a parser would follow into the depth. */
+START_TEST(huge_headers_are_refused)
+{
+    static const char *const fills[] = {"", "[", "{\"a\":"};
+    const size_t length = (size_t)TN_SAFETENSORS_HEADER_MAX;
+    tn_safetensors *file;
+    FILE *out = fopen(in_test("huge"), "wb");
+    for (int i = 0; i < 8; i++)
+        fputc((int)(length >> 8 * i & 255), out);
+    for (int i = 0; i < 4096 && *fills[_i]; i++)
+        fputs(fills[_i], out);
+    ck_assert_int_eq(fclose(out), 0);
+    ck_assert_int_eq(truncate(in_test("huge"), (off_t)(8 + length)), 0); /* NULs to the end */
+    ck_assert_refused(tn_safetensors_open(in_test("huge"), &file, &err), TN_E_DATA, err, in_test("huge"), "header");
+}
+END_TEST
+
 /* Any byte of a good file replaced, any length cut: refused or read, never a crash; a cut is always refused. */
 START_TEST(damage_is_no_crash)
 {
@@ -188,7 +212,44 @@ static void *bytes_of(const char *path, size_t *ret_size)
     return bytes;
 }
 
-/* CKP-04: empty tensors and scalars, and every type. */
+/* CKP-04, as it was reported: two of shape [0], one of [2, 0], a scalar and one of [1], those without bytes at one
+ * offset; the same as a file of others, and a tensor of one element without bytes. */
+START_TEST(empty_tensors_and_scalars)
+{
+    static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},"
+                                 "\"b\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},"
+                                 "\"c\":{\"dtype\":\"F32\",\"shape\":[2,0],\"data_offsets\":[0,0]},"
+                                 "\"d\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
+                                 "\"e\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}";
+    static const char *const names[] = {"a", "b", "c", "d", "e"};
+    static const int32_t axes[] = {1, 1, 2, 0, 1};
+    float values[] = {-2.5f, 7}, back;
+    int64_t none[] = {0}, two[] = {2, 0}, one[] = {1}, *const shapes[] = {none, none, two, NULL, one};
+    tn_tensor tensors[5];
+    tn_safetensors_entry entries[5];
+    for (int i = 0; i < 5; i++) {
+        tensors[i] = tensor_of(i < 3 ? NULL : &values[i - 3], TN_FLOAT, 32, axes[i], shapes[i]);
+        entries[i] = (tn_safetensors_entry){names[i], &tensors[i]};
+    }
+    ck_ok(tn_safetensors_write(in_test("own"), entries, 5, NULL, 0, &err), err);
+    const char *const paths[] = {in_test("own"), raw_file(header, sizeof header - 1, values, sizeof values)};
+    for (int p = 0; p < 2; p++) {
+        tn_safetensors *file;
+        ck_ok(tn_safetensors_open(paths[p], &file, &err), err);
+        ck_assert_uint_eq(tn_safetensors_count(file), 5);
+        for (int i = 0; i < 5; i++) {
+            const tn_safetensors_info *info = tn_safetensors_find(file, names[i]);
+            ck_assert(info && info->ndim == axes[i] && info->bytes == (i < 3 ? 0 : 4));
+            ck_assert(axes[i] == 0 || !memcmp(info->shape, shapes[i], (size_t)axes[i] * sizeof(int64_t)));
+            ck_ok(tn_safetensors_read(file, info, 0, info->bytes, &back, &err), err);
+            ck_assert(i < 3 || back == values[i - 3]);
+        }
+        tn_safetensors_close(file);
+    }
+}
+END_TEST
+
+/* CKP-04, every type and shapes in between. */
 START_TEST(tensors_come_back_as_they_went)
 {
     static const struct {
@@ -375,7 +436,9 @@ int main(void)
     tcase_add_test(tests, a_file_made_by_hand_is_read);
     tcase_add_test(tests, files_made_to_mislead_are_refused);
     tcase_add_test(tests, lengths_that_lie_are_refused);
+    tcase_add_loop_test(tests, huge_headers_are_refused, 0, 3);
     tcase_add_test(tests, damage_is_no_crash);
+    tcase_add_test(tests, empty_tensors_and_scalars);
     tcase_add_test(tests, tensors_come_back_as_they_went);
     tcase_add_test(tests, strided_tensors_are_written_in_logical_order);
     tcase_add_test(tests, nothing_of_any_shape_is_written);

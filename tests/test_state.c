@@ -842,6 +842,76 @@ START_TEST(other_tensors_are_refused_by_name)
 }
 END_TEST
 
+/* A checkpoint that ends anywhere: each 4 KiB, and all of the last. The state stays. */
+START_TEST(a_cut_checkpoint_is_refused_wherever_it_ends)
+{
+    tn_error err = {0};
+    char path[2 * PATH_MAX];
+    size_t size;
+    snprintf(path, sizeof path, "%s", in_test("cut"));
+    life *l = born((const char *const[]){"model.widths=[64, 48]", NULL});
+    steps(l, 2);
+    ck_ok(tn_trainer_save(l->trainer, path, &err), err);
+    char *bytes = file_text(path, &size);
+    ck_assert_uint_gt(size, 20 * 4096);
+    for (size_t end = 0; end < size; end += 4096) {
+        write_bytes(path, bytes, end);
+        ck_assert_refused(tn_trainer_restore(l->trainer, path, &err), TN_E_DATA, err, path, "");
+    }
+    for (size_t end = size - 64; end < size; end++) {
+        write_bytes(path, bytes, end);
+        ck_assert_refused(tn_trainer_restore(l->trainer, path, &err), TN_E_DATA, err, path, "");
+    }
+    write_bytes(path, bytes, size / 2);
+    refused(l, path, TN_E_DATA, "");
+    write_bytes(path, bytes, size);
+    ck_ok(tn_trainer_restore(l->trainer, path, &err), err);
+    free(bytes);
+    buried(l);
+}
+END_TEST
+
+/* The header of a real checkpoint with one word of it exchanged by another of the same length. */
+START_TEST(a_header_that_lies_is_refused)
+{
+    static const struct {
+        const char *from, *to, *part;
+    } lies[] = {
+        {"\"F32\",\"shape\":[24,64]", "\"I32\",\"shape\":[24,64]", "of another shape or type: parameters/hidden.0"},
+        {"\"F32\",\"shape\":[24,64]", "\"F32\",\"shape\":[64,24]", "of another shape or type: parameters/hidden.0"},
+        {"\"F32\",\"shape\":[24,64]", "\"F64\",\"shape\":[24,64]", "do not fit dtype and shape"},
+        {"\"F32\",\"shape\":[24,64]", "\"C64\",\"shape\":[24,64]", "its dtype is none of"},
+        {"\"F32\",\"shape\":[24,64]", "\"F32\",\"shape\":[24,65]", "do not fit dtype and shape"},
+        {"\"F32\",\"shape\":[24,64]", "\"F32\",\"shape\":[-4,64]", "no integer from 0 on"},
+        {"\"parameters/head.bias\"", "\"parameters/dead.bias\"", "missing: parameters/head.bias"},
+        {"\"data_offsets\":[8,16]", "\"data_offsets\":[0,08]", "header"},
+        {"\"data_offsets\":[8,16]", "\"data_offsets\":[0,16]", "do not fit"},
+        {"\"data_offsets\":[8,16]", "\"data_offsets\":[7,15]", "overlaps"},
+        {"\"data_offsets\":[8,16]", "\"data_offsets\":[9,17]", "hole"},
+        {"\"attempt\":\"2\"", "\"attempt\":\"3\"", "its metadata has the checksum"},
+    };
+    tn_error err = {0};
+    char path[2 * PATH_MAX];
+    size_t size;
+    snprintf(path, sizeof path, "%s", in_test("lying"));
+    life *l = born((const char *const[]){NULL});
+    steps(l, 2);
+    ck_ok(tn_trainer_save(l->trainer, path, &err), err);
+    char *bytes = file_text(path, &size);
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        size_t length = strlen(lies[i].from);
+        char *at = memmem(bytes, size, lies[i].from, length);
+        ck_assert_msg(at && length == strlen(lies[i].to), "%s is not there", lies[i].from);
+        memcpy(at, lies[i].to, length);
+        write_bytes(path, bytes, size);
+        ck_assert_refused(tn_trainer_restore(l->trainer, path, &err), TN_E_DATA, err, path, lies[i].part);
+        memcpy(at, lies[i].from, length);
+    }
+    free(bytes);
+    buried(l);
+}
+END_TEST
+
 START_TEST(damage_is_refused)
 {
     tn_error err = {0};
@@ -1035,6 +1105,8 @@ int main(void)
     tcase_add_test(tests, another_experiment_is_refused_with_words);
     tcase_add_test(tests, what_decides_no_bit_may_differ);
     tcase_add_test(tests, other_tensors_are_refused_by_name);
+    tcase_add_test(tests, a_cut_checkpoint_is_refused_wherever_it_ends);
+    tcase_add_test(tests, a_header_that_lies_is_refused);
     tcase_add_test(tests, damage_is_refused);
     tcase_add_test(tests, damaged_metadata_is_refused);
     tcase_add_test(tests, a_kill_while_saving_leaves_a_whole_file);

@@ -358,6 +358,8 @@ int32_t tn_trainer_continue_in(tn_trainer *t, const char *folder, const char *ch
     if (status == TN_OK)
         status = l.status;
     if (status == TN_OK)
+        prune(t); /* the process may have ended between writing one and removing another */
+    if (status == TN_OK)
         status = tn_record_open(t, folder, lengths, err);
     tn_free(lengths);
     return status;
