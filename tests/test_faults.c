@@ -21,6 +21,8 @@ static struct {
     int64_t victim;  /* the first that fails; -1: none */
     int how, filled; /* filled: of SHORT, the half was written */
     int64_t named;   /* which call gave the first checkpoint its name */
+    int written;     /* bytes that no fsync has put on disk yet; a name likewise */
+    int renamed;
     const char *what;
 } fault = {.victim = -1};
 
@@ -55,15 +57,23 @@ int __wrap_open64(const char *path, int flags, ...);
 
 ssize_t __wrap_write(int fd, const void *bytes, size_t count)
 {
-    if (!fails("write"))
+    if (!fails("write")) {
+        fault.written += fault.counting;
         return __real_write(fd, bytes, count);
+    }
     if (fault.how != SHORT || fault.filled || count < 2)
         return -1;
     fault.filled = 1;
     return __real_write(fd, bytes, count / 2);
 }
 
-int __wrap_fsync(int fd) { return fails("fsync") ? -1 : __real_fsync(fd); }
+int __wrap_fsync(int fd)
+{
+    if (fails("fsync"))
+        return -1;
+    fault.written = fault.renamed = 0;
+    return __real_fsync(fd);
+}
 
 int __wrap_fdatasync(int fd) { return fails("fdatasync") ? -1 : __real_fdatasync(fd); }
 
@@ -71,6 +81,9 @@ int __wrap_rename(const char *from, const char *to)
 {
     if (fails("rename"))
         return -1;
+    if (fault.counting && fault.written)
+        ck_abort_msg("a file takes its name before its bytes are on disk");
+    fault.renamed = fault.counting;
     fault.named = fault.named ? fault.named : fault.count - 1;
     return __real_rename(from, to);
 }
@@ -78,6 +91,8 @@ int __wrap_rename(const char *from, const char *to)
 /* A failing unlink stops no run: it may die there, and leaves what it would have removed. */
 int __wrap_unlink(const char *path)
 {
+    if (fault.counting && fault.renamed && strstr(path, "/attempt-"))
+        ck_abort_msg("an older checkpoint goes before the name of the newer one is on disk");
     return (fault.how == DIE || fault.how == FAIL) && fails("unlink") ? -1 : __real_unlink(path);
 }
 
@@ -133,7 +148,7 @@ static int32_t live(life *l, const char *folder, int anew, tn_error *err)
         status = tn_trainer_continue_in(l->trainer, folder, checkpoint, err);
     tn_free(checkpoint);
     fault.count = 0;
-    fault.filled = 0;
+    fault.filled = fault.written = fault.renamed = 0;
     fault.counting = 1;
     if (status == TN_OK)
         status = tn_trainer_run(l->trainer, err);
