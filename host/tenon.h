@@ -234,6 +234,27 @@ TENON_API int32_t tenon_install(tenon *handle, const char *file, uint32_t flags,
 TENON_API int32_t tenon_doctor(tenon *handle, const char *runs, uint32_t flags, int32_t *ret_wrong, char **ret,
                                tn_error *err);
 
+/* ---- is a plugin right? ---- */
+
+typedef struct tenon_check_options {
+    uint32_t struct_size;
+    uint32_t flags;          /* TENON_JSON */
+    const char *against;     /* an earlier build of the file, to compare with; NULL: none */
+    const char *const *only; /* ids of rules */
+    size_t only_count;       /* 0: all rules */
+    int32_t timeout_s;       /* of each rule on each component; 0: 60 */
+    int32_t memory_mib;      /* of address space of each; 0: 4096 */
+} tenon_check_options;
+
+/* Runs every rule that applies on the plugin in `file`, each in a process of its own: a plugin that crashes or hangs is
+ * a finding. `options` may be NULL. *ret is a text about it, to be freed with tenon_free, *ret_failed the number of
+ * findings against the plugin. TN_E_PLUGIN if the file is none, TN_E_INVALID for an unknown id or a file that this
+ * process has loaded. Forks. */
+TENON_API int32_t tenon_check(tenon *handle, const char *file, const tenon_check_options *options, int32_t *ret_failed,
+                              char **ret, tn_error *err);
+/* The rules, each with its id and what it requires. flags: TENON_JSON. *ret is to be freed with tenon_free. */
+TENON_API int32_t tenon_check_rules(tenon *handle, uint32_t flags, char **ret, tn_error *err);
+
 /* For "did you mean": the nearest of the words, or NULL where none is near. Entries may be NULL. */
 TENON_API const char *tenon_nearest(const char *word, const char *const *words, size_t count);
 

@@ -135,14 +135,14 @@ static int32_t check_not_loaded(const char *path, tn_error *err)
                         path);
 }
 
-static int32_t with_registry(const tn_check_options *options, const tn_log *log, tn_check_report *report, tn_error *err)
+static int32_t with_registry(const tn_check_options *options, tn_check_report *report, tn_error *err)
 {
     char against[PATH_MAX];
-    tn_check_subject subject = {.path = report->path, .log = log};
+    tn_check_subject subject = {.path = report->path};
     if (options->against && !realpath(options->against, against))
         return tn_file_refuse(options->against, errno, err);
     subject.against = options->against ? against : NULL;
-    int32_t status = tn_registry_open(log, &subject.registry, err);
+    int32_t status = tn_registry_open(NULL, &subject.registry, err);
     if (status != TN_OK)
         return status;
     status = tn_registry_add_file(subject.registry, report->path, err);
@@ -152,7 +152,7 @@ static int32_t with_registry(const tn_check_options *options, const tn_log *log,
     return status;
 }
 
-int32_t tn_check_run(const tn_check_options *options, const tn_log *log, tn_check_report *ret, tn_error *err)
+int32_t tn_check_run(const tn_check_options *options, tn_check_report *ret, tn_error *err)
 {
     char real[PATH_MAX];
     tn_check_report report = {0};
@@ -164,7 +164,7 @@ int32_t tn_check_run(const tn_check_options *options, const tn_log *log, tn_chec
     if (status == TN_OK && !(report.path = tn_strdup(real)))
         status = no_memory(err);
     if (status == TN_OK)
-        status = with_registry(options, log, &report, err);
+        status = with_registry(options, &report, err);
     if (status == TN_OK)
         *ret = report;
     else

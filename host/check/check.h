@@ -26,10 +26,9 @@ typedef struct tn_check_subject {
     tn_registry *registry;         /* `path` before the search path; nothing is loaded */
     const tn_entry_info *entry;    /* the component; NULL: the file as a whole */
     const tn_component_info *info; /* what its note says; NULL: the file as a whole */
-    const tn_log *log;
-    char *stage;        /* see tn_check_stage */
-    const char *folder; /* empty, the rule's own and the working directory; removed afterwards */
-    int output;         /* descriptor of what stdout and stderr got, to be read with pread */
+    char *stage;                   /* see tn_check_stage */
+    const char *folder;            /* empty, the rule's own and the working directory; removed afterwards */
+    int output;                    /* descriptor of what stdout and stderr got, to be read with pread */
 } tn_check_subject;
 
 typedef struct tn_check_finding {
@@ -108,7 +107,7 @@ typedef struct tn_check_report {
 /* Runs the rules. TN_E_INVALID for an unknown id ("did you mean") and for a plugin that this process has loaded,
  * TN_E_PLUGIN if the file is no plugin, TN_E_NOT_FOUND, TN_E_IO, TN_E_MEMORY; what is wrong with a plugin is a finding
  * and no error. Forks. The caller frees *ret with tn_check_report_free. [main] */
-int32_t tn_check_run(const tn_check_options *options, const tn_log *log, tn_check_report *ret, tn_error *err);
+int32_t tn_check_run(const tn_check_options *options, tn_check_report *ret, tn_error *err);
 void tn_check_report_free(tn_check_report *report);
 
 /* "passed", "failed", ...; static. */

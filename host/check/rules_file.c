@@ -34,7 +34,7 @@ static void run_record(const tn_check_subject *subject, tn_check_finding *findin
     tn_error err = {0};
     tn_library *library;
     tn_check_stage(subject, "loading it");
-    if (tn_loader_open(subject->path, subject->log, &library, &err) != TN_OK)
+    if (tn_loader_open(subject->path, NULL, &library, &err) != TN_OK)
         tn_check_fail(finding, "%s", err.msg);
 }
 

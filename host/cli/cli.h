@@ -17,10 +17,10 @@
 
 /* What was given. 0 and NULL: was not. */
 typedef struct cli_options {
-    int json, all, quiet, resolve, help, costs, names, force, man;
-    const char *runs, *view;
-    long long elements, threads, rounds; /* above 0 */
-    const char **positional;             /* NULL-terminated; owned by main */
+    int json, all, quiet, resolve, help, costs, names, force, man, list;
+    const char *runs, *view, *only, *against;
+    long long elements, threads, rounds, timeout, memory; /* above 0 */
+    const char **positional;                              /* NULL-terminated; owned by main */
     size_t count;
 } cli_options;
 
@@ -75,6 +75,7 @@ int cli_eval(tenon *handle, const cli_options *options);
 int cli_export(tenon *handle, const cli_options *options);
 int cli_install(tenon *handle, const cli_options *options);
 int cli_doctor(tenon *handle, const cli_options *options);
+int cli_check(tenon *handle, const cli_options *options);
 int cli_bench(tenon *handle, const cli_options *options);
 int cli_help(tenon *handle, const cli_options *options);
 int cli_completion(tenon *handle, const cli_options *options);

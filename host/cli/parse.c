@@ -137,7 +137,8 @@ static int take_option(const cli_command *command, char **argv, cli_options *ret
 
 static int check_count(const cli_command *command, const cli_options *options)
 {
-    if (options->help || options->man || (options->count >= command->least && options->count <= command->most))
+    if (options->help || options->man || options->list ||
+        (options->count >= command->least && options->count <= command->most))
         return 0;
     fprintf(stderr, "tenon: %s takes %s: tenon %s\n", command->name,
             *command->arguments ? command->arguments : "nothing", command->example);
