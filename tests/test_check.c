@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_check.c: `tenon check`. Each rule has a plugin that breaks it, tests/bad/<id of the rule>.c: its own rule fires,
+ * what else is hit stands in the table, and the same source with -DREPAIRED has no finding. Every built plugin passes.
+ *
+ *   test_check            the frame: children, guards, ids
+ *   test_check bad N M    part N of M of the table
+ *   test_check built N M  part N of M of the built plugins
+ */
+#include <glob.h>
+
+#include "host/check/check.h"
+#include "tests/support.h"
+
+/* ---- one line a plugin ---- */
+
+typedef struct {
+    const char *file;    /* tests/bad/FILE.c, built as FILE.so and FILE-repaired.so */
+    const char *rule;    /* which it breaks */
+    const char *implied; /* other rules that are hit then, with blanks between; NULL: none */
+} bad_row;
+
+static const bad_row bads[] = {
+    /* the file as a whole */
+    {"file-note", "file-note", NULL},
+    {"file-record", "file-record", NULL},
+    /* links of an update */
+    /* models, data and what runs them */
+};
+
+#define BADS (sizeof bads / sizeof *bads)
+
+static glob_t built;
+
+static bool is_hit(const tn_check_finding *f)
+{
+    return f->verdict != TN_CHECK_PASSED && f->verdict != TN_CHECK_SKIPPED;
+}
+
+static tn_check_report check_file(const char *path)
+{
+    tn_check_report report = {0};
+    tn_error err = {0};
+    const tn_check_options options = {.path = path};
+    setenv("TENON_PLUGIN_PATH", test_env("TENON_TEST_GOOD"), 1);
+    ck_ok(tn_check_run(&options, &report, &err), err);
+    ck_assert_uint_gt(report.count, 0);
+    return report;
+}
+
+static bool holds_id(const char *ids, const char *id)
+{
+    size_t length = strlen(id);
+    for (const char *at = ids ? ids : ""; (at = strstr(at, id)); at += length)
+        if ((at == ids || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
+            return true;
+    return false;
+}
+
+static bool fires(const tn_check_report *report, const char *rule)
+{
+    bool hit = false;
+    for (size_t i = 0; i < report->count; i++)
+        hit = hit || (strcmp(report->findings[i].rule, rule) == 0 && is_hit(&report->findings[i]));
+    return hit;
+}
+
+static void expect_implied(const bad_row *row, const tn_check_report *report)
+{
+    char ids[1024];
+    snprintf(ids, sizeof ids, "%s", row->implied ? row->implied : "");
+    for (char *rest, *id = strtok_r(ids, " ", &rest); id; id = strtok_r(NULL, " ", &rest))
+        expect(fires(report, id), "%s: %s is in the table as implied, and is not hit", row->file, id);
+    for (size_t i = 0; i < report->count; i++) {
+        const tn_check_finding *f = &report->findings[i];
+        expect(!is_hit(f) || strcmp(f->rule, row->rule) == 0 || holds_id(row->implied, f->rule),
+               "%s: %s is hit too, and is not in the table: %s: %s", row->file, f->rule, f->component, f->message);
+    }
+}
+
+static void expect_clean(const char *path, const tn_check_report *report)
+{
+    for (size_t i = 0; i < report->count; i++) {
+        const tn_check_finding *f = &report->findings[i];
+        expect(!is_hit(f), "%s: %s: %s %s: %s", path, f->component, f->rule, tn_check_verdict_name(f->verdict),
+               f->message);
+    }
+}
+
+START_TEST(breaks_its_rule)
+{
+    const bad_row *row = &bads[_i];
+    char name[256];
+    snprintf(name, sizeof name, "%s.so", row->file);
+    tn_check_report report = check_file(test_path("TENON_TEST_BAD", name));
+    expect(fires(&report, row->rule), "%s: %s does not fire", row->file, row->rule);
+    expect_implied(row, &report);
+    tn_check_report_free(&report);
+}
+END_TEST
+
+START_TEST(is_clean_when_repaired)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s-repaired.so", bads[_i].file);
+    tn_check_report report = check_file(test_path("TENON_TEST_BAD", name));
+    expect_clean(name, &report);
+    tn_check_report_free(&report);
+}
+END_TEST
+
+START_TEST(built_plugin_passes)
+{
+    tn_check_report report = check_file(built.gl_pathv[_i]);
+    expect_clean(built.gl_pathv[_i], &report);
+    tn_check_report_free(&report);
+}
+END_TEST
+
+/* ---- the frame ---- */
+
+START_TEST(every_rule_has_a_plugin_that_breaks_it)
+{
+    static const tn_check_rule *const tables[] = {tn_check_file_rules, tn_check_update_rules, tn_check_graph_rules};
+    for (size_t t = 0; t < 3; t++) {
+        for (const tn_check_rule *rule = tables[t]; rule->id; rule++) {
+            size_t at = 0;
+            while (at < BADS && strcmp(bads[at].rule, rule->id) != 0)
+                at++;
+            expect(at < BADS, "rule %s has no plugin in tests/bad that breaks it", rule->id);
+            expect(rule->says && strlen(rule->says) > 20, "rule %s says nothing", rule->id);
+        }
+    }
+}
+END_TEST
+
+/* ---- main ---- */
+
+static void add_part(Suite *suite, char **argv, size_t count, const char *name, const TTest *first, const TTest *second)
+{
+    int part = atoi(argv[2]), parts = atoi(argv[3]), all = (int)count;
+    TCase *cases = tcase_create(name);
+    tcase_set_timeout(cases, 120);
+    tcase_add_loop_test(cases, first, all * (part - 1) / parts, all * part / parts);
+    if (second)
+        tcase_add_loop_test(cases, second, all * (part - 1) / parts, all * part / parts);
+    suite_add_tcase(suite, cases);
+}
+
+static void add_frame(Suite *suite)
+{
+    TCase *cases = tcase_create("frame");
+    tcase_add_test(cases, every_rule_has_a_plugin_that_breaks_it);
+    suite_add_tcase(suite, cases);
+}
+
+static void find_built(void)
+{
+    char pattern[PATH_MAX];
+    snprintf(pattern, sizeof pattern, "%s/*.so", getenv("TENON_TEST_GOOD"));
+    if (glob(pattern, 0, NULL, &built) != 0)
+        exit(1);
+}
+
+int main(int argc, char **argv)
+{
+    Suite *suite = suite_create("check");
+    if (argc < 4)
+        add_frame(suite);
+    else if (!strcmp(argv[1], "bad"))
+        add_part(suite, argv, BADS, "bad", breaks_its_rule, is_clean_when_repaired);
+    else
+        find_built(), add_part(suite, argv, built.gl_pathc, "built", built_plugin_passes, NULL);
+    return test_main(suite);
+}
