@@ -62,32 +62,68 @@ TN_BOTH tn_real sm3_step(tn_real g, tn_real v) { return v > 0 ? g / tn_sqrt(v) :
 
 /* ---- the round: the largest accumulators ---- */
 
-static double sm3_largest(const double *lane)
+#if TN_REAL == 64
+typedef uint64_t sm3_bits;
+#else
+typedef uint32_t sm3_bits;
+#endif
+
+/* Accumulators are not below 0, so their bits are in their order, and NaN, which tn_larger keeps as infinity, is above
+ * all: sums of whole numbers vectorize, those of reals do not. */
+TN_CLONES static double sm3_largest(int64_t n, const tn_real *__restrict v)
 {
+    sm3_bits largest = 0, bits;
+    tn_real value;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&bits, &v[i], sizeof bits);
+        bits = bits << 1 >> 1;
+        largest = bits > largest ? bits : largest;
+    }
+    memcpy(&value, &largest, sizeof value);
+    return tn_larger(0, (double)value);
+}
+
+enum { STRETCH = 256 }; /* elements whose accumulators stay in cache between the two loops */
+
+TN_CLONES static void sm3_row_stretch(int64_t n, tn_real scale, tn_real row, const tn_real *__restrict g,
+                                      const tn_real *__restrict column, double *__restrict columns,
+                                      tn_real *__restrict v)
+{
+    for (int64_t j = 0; j < n; j++) {
+        v[j] = sm3_cover(row, column[j], scale * g[j]);
+        columns[j] = tn_larger(columns[j], (double)v[j]);
+    }
+}
+
+TN_CLONES static void sm3_whole_stretch(int64_t n, tn_real scale, const tn_real *__restrict g,
+                                        const tn_real *__restrict from, tn_real *__restrict v)
+{
+    for (int64_t j = 0; j < n; j++)
+        v[j] = from[j] + scale * g[j] * (scale * g[j]);
+}
+
+static double sm3_row(int64_t n, tn_real scale, tn_real row, const tn_real *g, const tn_real *column, double *columns)
+{
+    tn_real v[STRETCH];
     double largest = 0;
-    for (int j = 0; j < TN_LANES; j++)
-        largest = tn_larger(largest, lane[j]);
+    for (int64_t at = 0, of; at < n; at += of) {
+        of = n - at < STRETCH ? n - at : STRETCH;
+        sm3_row_stretch(of, scale, row, g + at, column + at, columns + at, v);
+        largest = tn_larger(largest, sm3_largest(of, v));
+    }
     return largest;
 }
 
-TN_CLONES static double sm3_row(int64_t n, tn_real scale, tn_real row, const tn_real *__restrict g,
-                                const tn_real *__restrict column, double *__restrict columns)
+static double sm3_whole(int64_t n, tn_real scale, const tn_real *g, const tn_real *from)
 {
-    double lane[TN_LANES] = {0};
-    for (int64_t j = 0; j < n; j++) {
-        double v = (double)sm3_cover(row, column[j], scale * g[j]);
-        columns[j] = tn_larger(columns[j], v);
-        lane[j % TN_LANES] = tn_larger(lane[j % TN_LANES], v);
+    tn_real v[STRETCH];
+    double largest = 0;
+    for (int64_t at = 0, of; at < n; at += of) {
+        of = n - at < STRETCH ? n - at : STRETCH;
+        sm3_whole_stretch(of, scale, g + at, from + at, v);
+        largest = tn_larger(largest, sm3_largest(of, v));
     }
-    return sm3_largest(lane);
-}
-
-TN_CLONES static double sm3_whole(int64_t n, tn_real scale, const tn_real *__restrict g, const tn_real *__restrict v)
-{
-    double lane[TN_LANES] = {0};
-    for (int64_t j = 0; j < n; j++)
-        lane[j % TN_LANES] = tn_larger(lane[j % TN_LANES], (double)(v[j] + scale * g[j] * (scale * g[j])));
-    return sm3_largest(lane);
+    return largest;
 }
 
 /* No one needs the scalar, of parameters that are no matrix; it is there to find what is not finite. */
