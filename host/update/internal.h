@@ -293,6 +293,7 @@ typedef struct tn_run {
     int32_t set;   /* 1: a link has left in d what p becomes */
     int32_t given; /* 1: the rule's step lies in chain->step */
     int32_t stepped;
+    int32_t slots; /* of all calls */
     double keep;
     int32_t gradient; /* TN_BUFFER_* that holds it now */
     double scale;     /* to be multiplied by this */

@@ -125,6 +125,7 @@ static tn_call *add_call(tn_run *run, const tn_link *link)
 {
     tn_call *call = &run->calls[run->count++];
     tn_call_open(run->chain, link, run->parameter, run->own, call);
+    run->slots += call->slots;
     return call;
 }
 
@@ -235,6 +236,15 @@ static void *step_of(const tn_run *run, int64_t at)
     return run->chain->step + (size_t)element * run->chain->real;
 }
 
+/* Where links have no slots, p is asked for while they run: sgd gained a tenth. Others have enough on the way, and
+ * clip-norm, adamw, ema lost a tenth. */
+static void ask_for(const tn_run *run, const char *p, int64_t n)
+{
+    size_t bytes = run->slots ? 0 : (size_t)n * run->chain->real;
+    for (size_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch(p + at, 1);
+}
+
 static void write_block(tn_run *run, int64_t at, int64_t n)
 {
     tn_thread *own = run->own;
@@ -244,6 +254,7 @@ static void write_block(tn_run *run, int64_t at, int64_t n)
         run->buffer[TN_BUFFER_G] = tn_operand_load(&run->g, at, n, own->buffer[TN_BUFFER_G]);
     if (run->given)
         run->buffer[TN_BUFFER_D] = step_of(run, at);
+    ask_for(run, p, n);
     do_calls(run->calls, run->before, &b, own);
     if (run->set)
         memcpy(p, run->buffer[TN_BUFFER_D], (size_t)n * run->chain->real);
