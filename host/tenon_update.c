@@ -13,7 +13,7 @@
 #include "host/base/take.h"
 #include "host/base/text.h"
 #include "host/experiment/links.h"
-#include "host/graph/compute.h"
+#include "host/base/compute.h"
 #include "host/handle.h"
 #include "host/update/operand.h"
 

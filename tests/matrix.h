@@ -5,7 +5,7 @@
 #ifndef TENON_TESTS_MATRIX_H
 #define TENON_TESTS_MATRIX_H
 
-#include "host/graph/compute.h"
+#include "host/base/compute.h"
 #include "tests/component.h"
 #include "tests/update.h"
 

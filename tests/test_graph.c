@@ -3,7 +3,7 @@
  * The graph as a whole: gradients through branches and in-place layers against central differences in f64, memory
  * reuse, thread invariance, accumulation, refusals.
  */
-#include "host/graph/compute.h"
+#include "host/base/compute.h"
 #include "tests/graph.h"
 
 static const char *backend = "reference";

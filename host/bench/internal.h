@@ -13,7 +13,7 @@
 
 #include "host/base/pool.h"
 #include "host/bench/bench.h"
-#include "host/graph/compute.h"
+#include "host/base/compute.h"
 
 /* What the work of a run is counted in. */
 typedef enum { TN_BENCH_BYTES, TN_BENCH_FLOPS, TN_BENCH_ELEMENTS } tn_bench_unit;

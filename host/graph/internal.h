@@ -8,7 +8,7 @@
 #ifndef TENON_HOST_GRAPH_INTERNAL_H
 #define TENON_HOST_GRAPH_INTERNAL_H
 
-#include "host/graph/compute.h"
+#include "host/base/compute.h"
 #include "host/graph/graph.h"
 #include "host/parallel/placement.h"
 

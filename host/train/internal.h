@@ -7,7 +7,7 @@
 
 #include <tenon/precision.h>
 
-#include "host/graph/compute.h"
+#include "host/base/compute.h"
 #include "host/parallel/comm.h"
 #include "host/train/dataset.h"
 #include "host/train/schedule.h"

@@ -8,7 +8,7 @@
 #include "host/base/log.h"
 #include "host/base/pool.h"
 #include "host/experiment/instance.h"
-#include "host/graph/compute.h"
+#include "host/base/compute.h"
 #include "host/parallel/comm.h"
 #include "host/update/parameters.h"
 

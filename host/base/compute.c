@@ -2,7 +2,7 @@
  *
  * compute.c: matrix products for layers, cut into tiles.
  */
-#include "host/graph/compute.h"
+#include "host/base/compute.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * compute.h: matrix products for layers: cut into tiles that depend on the shape alone, spread over the pool, each
  * done single-threaded by the backend. The reduction is never cut, so the bits do not depend on the thread count.
  */
-#ifndef TENON_HOST_GRAPH_COMPUTE_H
-#define TENON_HOST_GRAPH_COMPUTE_H
+#ifndef TENON_HOST_BASE_COMPUTE_H
+#define TENON_HOST_BASE_COMPUTE_H
 
 #include <tenon/backend.h>
 
