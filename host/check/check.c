@@ -79,10 +79,15 @@ static int32_t run_rule(const tn_check_rule *rule, const tn_check_subject *subje
     if (entry)
         snprintf(finding->component, sizeof finding->component, "%s/%s (%s %s)", entry->kind, entry->name,
                  entry->device, tn_real_name(entry->real, "any"));
-    int32_t status = tn_check_child(rule, subject, options, finding, err);
+    int32_t status = TN_OK;
+    if (report->is_unloadable)
+        tn_check_skip(finding, "it can not be loaded, see file-record");
+    else
+        status = tn_check_child(rule, subject, options, finding, err);
     if (status != TN_OK)
         return status;
     report->count++;
+    report->is_unloadable = report->is_unloadable || (finding->verdict && strcmp(rule->id, "file-record") == 0);
     report->failed += finding->verdict != TN_CHECK_PASSED && finding->verdict != TN_CHECK_SKIPPED;
     return TN_OK;
 }

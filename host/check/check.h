@@ -101,7 +101,8 @@ typedef struct tn_check_report {
     char *path; /* absolute, without links */
     tn_check_finding *findings;
     size_t count, capacity;
-    size_t failed; /* findings that failed, crashed or timed out */
+    size_t failed;      /* findings that failed, crashed or timed out */
+    bool is_unloadable; /* file-record was broken: the rules behind it are skipped */
 } tn_check_report;
 
 /* Runs the rules. TN_E_INVALID for an unknown id ("did you mean") and for a plugin that this process has loaded,

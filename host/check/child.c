@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -140,6 +141,8 @@ static void settle(const tn_check_subject *subject, const tn_check_options *opti
     reset_signals();
     set_limits(options);
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    __fpurge(stdout); /* what the parent has yet to write */
+    __fpurge(stderr);
     dup2(subject->output, STDOUT_FILENO);
     dup2(subject->output, STDERR_FILENO);
     if (chdir(subject->folder) != 0)
