@@ -223,7 +223,7 @@ int32_t tn_graph_run_steps(tn_graph *graph, const tn_graph_run *run, int32_t fro
 /* Before a run's first call: checks it, sets the extents of the batch and the parameters that calls see. */
 int32_t tn_graph_begin(tn_graph *graph, const tn_graph_run *run, tn_error *err);
 /* After its last: `status`, or what went wrong in a matrix product. */
-int32_t tn_graph_end(const tn_graph *graph, int32_t status, tn_error *err);
+int32_t tn_graph_end(tn_graph *graph, int32_t status, tn_error *err);
 
 /* ---- loss.c ---- */
 

@@ -178,11 +178,9 @@ int32_t tn_graph_begin(tn_graph *graph, const tn_graph_run *run, tn_error *err)
     return TN_OK;
 }
 
-int32_t tn_graph_end(const tn_graph *graph, int32_t status, tn_error *err)
+int32_t tn_graph_end(tn_graph *graph, int32_t status, tn_error *err)
 {
-    if (status == TN_OK && graph->compute_host.failed)
-        return tn_error_set(err, graph->compute_host.failed, "%s", graph->compute_host.error.msg);
-    return status;
+    return status ? status : tn_compute_take_failure(&graph->compute_host, err);
 }
 
 int32_t tn_graph_run_steps(tn_graph *graph, const tn_graph_run *run, int32_t from, int32_t to, tn_exact *sums,

@@ -391,7 +391,5 @@ int32_t tn_graph_product(tn_graph *graph, const tn_graph_run *run, const void *v
     for (int32_t i = graph->node_count - 1; i > 0; i--)
         if (graph->nodes[i].needs_gradient)
             backward_node(graph, i, run);
-    if (graph->compute_host.failed)
-        return tn_error_set(err, graph->compute_host.failed, "%s", graph->compute_host.error.msg);
-    return TN_OK;
+    return tn_graph_end(graph, TN_OK, err);
 }
