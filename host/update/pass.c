@@ -284,34 +284,34 @@ void tn_run_write(const tn_pass *pass, const tn_part *part, int32_t thread)
         write_block(&run, at, n = tn_smaller(length, end - at));
 }
 
-void tn_run_step(const tn_pass *pass, const tn_part *part, int32_t thread)
+/* All calls over a part, p staying as it is. */
+static void run_calls(const tn_pass *pass, const tn_part *part, int32_t thread, int32_t kind)
 {
     tn_chain *chain = pass->chain;
     tn_run run;
-    tn_run_open(chain, part->parameter, TN_RUN_STEP, chain->links + chain->link_count, &chain->threads[thread], &run);
+    tn_run_open(chain, part->parameter, kind, chain->links + chain->link_count, &chain->threads[thread], &run);
     open_buffers(&run);
     int64_t length = block_length(&run);
-    for (int64_t at = run.p.lo + part->at, end = at + part->n, n; at < end && run.given; at += n) {
+    int32_t some = kind == TN_RUN_STEP ? run.given : run.count;
+    for (int64_t at = run.p.lo + part->at, end = at + part->n, n; at < end && some; at += n) {
         n = tn_smaller(length, end - at);
         const block b = block_of(&run, tn_operand_load(&run.p, at, n, run.own->p), at, n);
-        run.buffer[TN_BUFFER_G] = tn_operand_load(&run.g, at, n, run.own->buffer[TN_BUFFER_G]);
-        run.buffer[TN_BUFFER_D] = step_of(&run, at);
+        if (run.given) {
+            run.buffer[TN_BUFFER_G] = tn_operand_load(&run.g, at, n, run.own->buffer[TN_BUFFER_G]);
+            run.buffer[TN_BUFFER_D] = step_of(&run, at);
+        }
         do_calls(run.calls, run.count, &b, run.own);
     }
 }
 
+void tn_run_step(const tn_pass *pass, const tn_part *part, int32_t thread)
+{
+    run_calls(pass, part, thread, TN_RUN_STEP);
+}
+
 void tn_run_after(const tn_pass *pass, const tn_part *part, int32_t thread)
 {
-    tn_chain *chain = pass->chain;
-    tn_run run;
-    tn_run_open(chain, part->parameter, TN_RUN_AFTER, chain->links + chain->link_count, &chain->threads[thread], &run);
-    open_buffers(&run);
-    int64_t length = block_length(&run);
-    for (int64_t at = run.p.lo + part->at, end = at + part->n, n; at < end && run.count; at += n) {
-        n = tn_smaller(length, end - at);
-        const block b = block_of(&run, tn_operand_load(&run.p, at, n, run.own->p), at, n);
-        do_calls(run.calls, run.count, &b, run.own);
-    }
+    run_calls(pass, part, thread, TN_RUN_AFTER);
 }
 
 void tn_run_dry(tn_run *run, int64_t at, int64_t n)
