@@ -21,6 +21,7 @@
 #include <tenon/strategy.h>
 
 #include "host/base/error.h"
+#include "host/plugin/slot.h"
 
 /* The JSON type of a fact's value. */
 enum fact_type { TEXT, FLAG, LIST };
@@ -78,17 +79,7 @@ static const fact common[] = {
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Is `word` one of the words in `list`, which are separated by spaces? */
-static int holds_word(const char *list, const char *word)
-{
-    size_t length = strlen(word);
-    for (const char *at = list; *at; at += *at == ' ') {
-        size_t n = strcspn(at, " ");
-        if (n == length && memcmp(at, word, n) == 0)
-            return 1;
-        at += n;
-    }
-    return 0;
-}
+static int holds_word(const char *list, const char *word) { return tn_word_at(list, word, strlen(word)) >= 0; }
 
 /* "tenon.optimizer/0.1" and "tenon.optimizer/1" are revisions of the same. */
 static int same_family(const char *a, const char *b)
@@ -158,11 +149,7 @@ static const char *unknown_word(const json_t *value, const char *words)
     return NULL;
 }
 
-/* The words of optimizer.h; flags may be several, with blanks or commas between. */
-static const char slot_shapes[] = "like rows columns scalar global item left right";
-static const char slot_inits[] = "zero one parameter";
-static const char slot_flags[] = "signed nonnegative transient offloadable tapped";
-
+/* Flags may be several, with blanks or commas between. */
 static int32_t check_word(const char *file, const char *name, const json_t *slot, const char *key, const char *words,
                           tn_error *err)
 {
@@ -187,11 +174,11 @@ static int32_t check_slots(const char *file, const char *name, const json_t *slo
     int32_t status = TN_OK;
     json_array_foreach(slots, i, slot) {
         if (!status)
-            status = check_word(file, name, slot, "shape", slot_shapes, err);
+            status = check_word(file, name, slot, "shape", TN_SLOT_SHAPES, err);
         if (!status)
-            status = check_word(file, name, slot, "init", slot_inits, err);
+            status = check_word(file, name, slot, "init", TN_SLOT_INITS, err);
         if (!status)
-            status = check_word(file, name, slot, "flags", slot_flags, err);
+            status = check_word(file, name, slot, "flags", TN_SLOT_FLAGS, err);
     }
     return status;
 }

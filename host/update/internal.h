@@ -20,6 +20,7 @@
 #define TENON_HOST_UPDATE_INTERNAL_H
 
 #include "host/base/exact.h"
+#include "host/plugin/slot.h"
 #include "host/update/chain.h"
 #include "host/update/matrix.h"
 #include "host/update/minimizer.h"
@@ -37,8 +38,6 @@ typedef struct tn_round {
     int32_t max;    /* 1: the largest numbers, not sums */
     int32_t scalars, rows, columns;
 } tn_round;
-
-enum { TN_SHAPE_LIKE, TN_SHAPE_ROWS, TN_SHAPE_COLUMNS, TN_SHAPE_SCALAR, TN_SHAPE_GLOBAL };
 
 /* One slot of a link, for all parameters that have it. */
 typedef struct tn_arena {

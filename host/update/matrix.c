@@ -285,39 +285,24 @@ int32_t tn_items_add(tn_items *s, int64_t parameter, const tn_box *boxes, int32_
     return status ? status : push(s, &item, boxes, err);
 }
 
-static const char *const shape_words[] = {"item", "left", "right"};
+int tn_items_shape(const char *shape) { return tn_slot_shape(shape) >= TN_SHAPE_ITEM; }
 
-static const char *shape_word(const char *shape)
+static int32_t read_flags(const char *words, tn_item_slot *slot, tn_error *err)
 {
-    for (int i = 0; i < 3; i++)
-        if (strcmp(shape_words[i], shape) == 0)
-            return shape_words[i];
-    return NULL;
-}
-
-int tn_items_shape(const char *shape) { return shape_word(shape) != NULL; }
-
-static int32_t read_flags(const char *flags, tn_item_slot *slot, tn_error *err)
-{
-    static const char *const known[] = {"transient", "tapped", "nonnegative", "offloadable", "signed"};
-    for (const char *at = flags ? flags + strspn(flags, ", ") : ""; *at; at += strspn(at, ", ")) {
-        size_t n = strcspn(at, ", "), i = 0;
-        while (i < 5 && (strlen(known[i]) != n || strncmp(at, known[i], n) != 0))
-            i++;
-        if (i == 5)
-            return tn_error_set(err, TN_E_UNSUPPORTED, "slot flags \"%s\" are not driven by this host", flags);
-        slot->persistent &= i != 0;
-        slot->tapped |= i == 1;
-        at += n;
-    }
+    int32_t flags = tn_slot_flags(words);
+    if (flags < 0)
+        return tn_error_set(err, TN_E_UNSUPPORTED, "slot flags \"%s\" are not driven by this host", words);
+    slot->persistent = !(flags & TN_SLOT_TRANSIENT);
+    slot->tapped = (flags & TN_SLOT_TAPPED) != 0;
     return TN_OK;
 }
 
 static int32_t read_slot(const tn_items *s, int32_t index, const tn_slot *slot, tn_item_slot *ret, tn_error *err)
 {
-    *ret = (tn_item_slot){.index = index, .persistent = 1};
-    if (!slot->name || !slot->init || !slot->shape || !(ret->shape = shape_word(slot->shape)))
+    *ret = (tn_item_slot){.index = index};
+    if (!slot->name || !slot->init || !slot->shape || !tn_items_shape(slot->shape))
         return tn_error_set(err, TN_E_PLUGIN, "a slot has no name, shape or init");
+    ret->shape = tn_slot_shape_name(tn_slot_shape(slot->shape));
     ret->ones = strcmp(slot->init, "one") == 0;
     if (!ret->ones && strcmp(slot->init, "zero") != 0)
         return tn_error_set(err, TN_E_UNSUPPORTED, "slot '%s' of shape %s starts as \"%s\", needed zero or one",

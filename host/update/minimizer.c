@@ -116,42 +116,18 @@ typedef struct planning {
     tn_error *err;
 } planning;
 
-static int known_word(const char *word, size_t n, const char *const *known, size_t count)
+static int32_t check_slot(const planning *p, const tn_slot *slot, int32_t flags)
 {
-    for (size_t i = 0; i < count; i++)
-        if (strlen(known[i]) == n && memcmp(known[i], word, n) == 0)
-            return 1;
-    return 0;
-}
-
-/* 1 if the slot is to be saved; -1 if a flag is unknown. */
-static int32_t read_flags(const char *flags)
-{
-    static const char *const known[] = {"transient", "nonnegative", "offloadable", "signed"};
-    int32_t persistent = 1;
-    for (const char *at = flags ? flags + strspn(flags, ", ") : ""; *at; at += strspn(at, ", ")) {
-        size_t n = strcspn(at, ", ");
-        if (!known_word(at, n, known, 4))
-            return -1;
-        persistent &= !known_word(at, n, known, 1);
-        at += n;
-    }
-    return persistent;
-}
-
-static int32_t check_slot(const planning *p, const tn_slot *slot, int32_t persistent)
-{
-    static const char *const inits[] = {"zero", "one", "parameter"};
     if (!tn_slot_named(slot->name))
         return bad_plugin(p->link,
                           "it plans a slot without a name, or with one of other characters than letters, digits and "
                           "- _ .",
                           p->err);
-    if (!slot->init || !known_word(slot->init, strlen(slot->init), inits, 3))
+    if (!slot->init || !tn_slot_init(slot->init))
         return bad_plugin(p->link, "a slot has an init other than zero, one, parameter", p->err);
     if (slot->shape && strcmp(slot->shape, "like") != 0)
         return bad_plugin(p->link, "a slot has another shape than \"like\"", p->err);
-    if (persistent < 0)
+    if (flags < 0 || flags & TN_SLOT_TAPPED)
         return bad_plugin(p->link, "a slot has a flag that this host does not know", p->err);
     if (p->link->vector_count == VECTORS_MAX)
         return bad_plugin(p->link, "it plans more than 1024 slots", p->err);
@@ -164,13 +140,14 @@ static int32_t check_slot(const planning *p, const tn_slot *slot, int32_t persis
 static int32_t add_slot(const planning *p, const tn_slot *slot)
 {
     tn_minimizer_link *m = p->link;
-    int32_t persistent = read_flags(slot->flags), status = check_slot(p, slot, persistent);
+    int32_t flags = tn_slot_flags(slot->flags), status = check_slot(p, slot, flags);
     if (status)
         return status;
     if (tn_grow(&m->vectors, &m->vector_capacity, (size_t)m->vector_count, sizeof *m->vectors))
         return no_memory(m, p->err);
     vector *v = &m->vectors[m->vector_count++];
-    *v = (vector){.name = tn_strdup(slot->name), .init = tn_strdup(slot->init), .persistent = persistent};
+    *v = (vector){
+        .name = tn_strdup(slot->name), .init = tn_strdup(slot->init), .persistent = !(flags & TN_SLOT_TRANSIENT)};
     return v->name && v->init ? TN_OK : no_memory(m, p->err);
 }
 

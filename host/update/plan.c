@@ -9,8 +9,6 @@
 #include "host/base/take.h"
 #include "host/update/internal.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 /* What a plan fills: the slots of one parameter. */
 typedef struct planning {
     const tn_chain *chain;
@@ -19,15 +17,6 @@ typedef struct planning {
     tn_error *err;
     int32_t status; /* of the first call that failed: the plugin may not pass it on */
 } planning;
-
-static int32_t shape_of(const char *word)
-{
-    static const char *const shapes[] = {"like", "rows", "columns", "scalar", "global"}; /* as TN_SHAPE_* */
-    for (int32_t i = 0; i < (int32_t)COUNT(shapes); i++)
-        if (strcmp(shapes[i], word) == 0)
-            return i;
-    return -1;
-}
 
 static int32_t has_round(const tn_link *link, int32_t tensor)
 {
@@ -63,16 +52,12 @@ static int32_t check_shape(const planning *p, const tn_slot *slot, int32_t shape
 
 static int32_t check_slot(const planning *p, const tn_slot *slot, int32_t *ret_shape)
 {
-    const char *const inits[] = {"zero", "one", "parameter"};
-    size_t i = 0;
     if (!slot->name || !slot->shape || !slot->init)
         return tn_link_bad_note(p->link, "a slot has no name, shape or init", p->err);
-    int32_t shape = shape_of(slot->shape);
-    if (shape < 0)
+    int32_t shape = tn_slot_shape(slot->shape);
+    if (shape < 0 || shape >= TN_SHAPE_ITEM)
         return tn_link_not_driven(p->link, "slot shape", slot->shape, p->err);
-    while (i < COUNT(inits) && strcmp(slot->init, inits[i]) != 0)
-        i++;
-    if (i == COUNT(inits))
+    if (!tn_slot_init(slot->init))
         return tn_link_not_driven(p->link, "slot init", slot->init, p->err);
     if (slot->count < 0 || slot->count > 1 << 20)
         return tn_link_bad_note(p->link, "a slot has a count outside 0 to 2^20", p->err);
@@ -80,21 +65,14 @@ static int32_t check_slot(const planning *p, const tn_slot *slot, int32_t *ret_s
     return check_shape(p, slot, shape);
 }
 
-/* Flags are words with commas between them; a new one may ask for something that this host would not do. */
-static int32_t read_flags(const tn_link *link, const char *flags, tn_arena *arena, tn_error *err)
+/* A new flag may ask for something that this host would not do. */
+static int32_t read_flags(const tn_link *link, const char *words, tn_arena *arena, tn_error *err)
 {
-    static const char *const known[] = {"transient", "nonnegative", "offloadable", "signed"};
-    arena->persistent = 1;
-    for (const char *at = flags ? flags + strspn(flags, ", ") : ""; *at; at += strspn(at, ", ")) {
-        size_t n = strcspn(at, ", "), i = 0;
-        while (i < COUNT(known) && (strlen(known[i]) != n || strncmp(at, known[i], n) != 0))
-            i++;
-        if (i == COUNT(known))
-            return tn_link_not_driven(link, "slot flags", flags, err);
-        arena->persistent &= i != 0;
-        arena->nonnegative |= i == 1;
-        at += n;
-    }
+    int32_t flags = tn_slot_flags(words);
+    if (flags < 0 || flags & TN_SLOT_TAPPED)
+        return tn_link_not_driven(link, "slot flags", words, err);
+    arena->persistent = !(flags & TN_SLOT_TRANSIENT);
+    arena->nonnegative = (flags & TN_SLOT_NONNEGATIVE) != 0;
     return TN_OK;
 }
 

@@ -11,8 +11,6 @@
 #include "host/base/philox.h"
 #include "host/update/internal.h"
 
-static const char *const shapes[] = {"like", "rows", "columns", "scalar", "global"};
-
 static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* What evaluation reads lies as the parameters do. */
@@ -204,7 +202,7 @@ static void list_slot(tn_chain *chain, const tn_link *link, const tn_arena *aren
         (tn_chain_slot){.link = link->instance->handle,
                         .slot = arena->name,
                         .parameter = global ? -1 : i,
-                        .shape = shapes[arena->shape],
+                        .shape = tn_slot_shape_name(arena->shape),
                         .data = arena->data + arena->at[i],
                         .elements = elements_of(&chain->parameters->list[i], arena),
                         .bytes = bytes_of(chain, arena, i),
