@@ -161,41 +161,55 @@ static void send(int pipe, const tn_check_finding *finding)
     }
 }
 
+typedef struct {
+    tn_check_finding finding;
+    int done; /* a part that calls exit(0) never gets there */
+} apart;
+
+/* Ends this process as that one ended, unless it came to its end. */
+static void end_alike(pid_t child, const apart *theirs)
+{
+    int how = 0;
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFSIGNALED(how)) {
+        signal(WTERMSIG(how), SIG_DFL);
+        raise(WTERMSIG(how));
+    }
+    if (!theirs->done)
+        _exit(WEXITSTATUS(how));
+}
+
 bool tn_check_apart(const tn_check_subject *subject,
                     void (*part)(const tn_check_subject *subject, void *shared, tn_check_finding *finding),
                     void *shared, tn_check_finding *finding)
 {
-    tn_check_finding *theirs = tn_check_shared(sizeof *theirs);
-    int how = 0;
+    apart *theirs = tn_check_shared(sizeof *theirs);
     if (!theirs)
         return tn_check_skip(finding, "no memory for a further process"), false;
-    *theirs = *finding;
+    theirs->finding = *finding;
     pid_t child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        part(subject, shared, theirs);
-        _exit(0);
-    }
     if (child < 0)
         return tn_check_skip(finding, "no further process: %s", strerror(errno)), false;
-    while (waitpid(child, &how, 0) < 0 && errno == EINTR)
-        ;
-    if (WIFSIGNALED(how))
-        signal(WTERMSIG(how), SIG_DFL), raise(WTERMSIG(how));
-    if (WEXITSTATUS(how) != 0)
-        _exit(WEXITSTATUS(how));
-    *finding = *theirs;
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        part(subject, shared, &theirs->finding);
+        theirs->done = 1;
+        _exit(0);
+    }
+    end_alike(child, theirs);
+    *finding = theirs->finding;
     munmap(theirs, sizeof *theirs);
     return finding->verdict == TN_CHECK_PASSED;
 }
 
 /* ---- the parent ---- */
 
-static int64_t now_ms(void)
+static double now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Takes what is in the pipe; 1 when there will be no more. */
@@ -210,20 +224,20 @@ static int receive(int pipe, int wait_ms, char *into, size_t *got)
 }
 
 /* The child is gone when this returns, with all that it started in its group. 1 if its time was up. */
-static int await(pid_t child, int pipe, int64_t deadline, tn_check_finding *into, size_t *got, int *how)
+static int await(pid_t child, int pipe, double deadline, tn_check_finding *into, size_t *got, int *how)
 {
     int done = 0, gone = 0, late = 0;
     while (!gone && !late && !done) {
         done = receive(pipe, 10, (char *)into, got);
         gone = waitpid(child, how, WNOHANG) == child;
-        late = now_ms() >= deadline;
+        late = now() >= deadline;
     }
     while (gone && !done && receive(pipe, 0, (char *)into, got) == 0 && *got > 0 && *got < sizeof *into)
         ;
     /* What it does after the finding, or behind a closed pipe, has time too. */
     while (!gone && !late) {
         gone = waitpid(child, how, WNOHANG) == child;
-        late = now_ms() >= deadline;
+        late = now() >= deadline;
         if (!gone && !late)
             poll(NULL, 0, 1);
     }
@@ -274,13 +288,13 @@ static void tell_end(const tn_check_subject *subject, const tn_check_options *op
 }
 
 static int32_t start(const tn_check_rule *rule, const tn_check_subject *subject, const tn_check_options *options,
-                     const int *ends, const tn_check_finding *empty, pid_t *ret, tn_error *err)
+                     const int *ends, pid_t *ret, tn_error *err)
 {
     *ret = fork();
     if (*ret < 0)
         return tn_error_set(err, TN_E_IO, "%s: %s: no process for it: %s", subject->path, rule->id, strerror(errno));
     if (*ret == 0) {
-        tn_check_finding finding = *empty;
+        tn_check_finding finding = {.rule = rule->id};
         close(ends[0]);
         settle(subject, options);
         rule->run(subject, &finding);
@@ -298,12 +312,12 @@ static int32_t run_in(const tn_check_rule *rule, const tn_check_subject *subject
     int how = 0;
     size_t got = 0;
     tn_check_finding found;
-    int64_t begin = now_ms(), seconds = options->timeout_s > 0 ? options->timeout_s : TN_CHECK_TIMEOUT_S;
-    int32_t status = start(rule, subject, options, ends, ret, &child, err);
+    double begin = now(), seconds = options->timeout_s > 0 ? options->timeout_s : TN_CHECK_TIMEOUT_S;
+    int32_t status = start(rule, subject, options, ends, &child, err);
     close(ends[1]);
     if (status != TN_OK)
         return status;
-    int late = await(child, ends[0], begin + seconds * 1000, &found, &got, &how);
+    int late = await(child, ends[0], begin + seconds, &found, &got, &how);
     if (got == sizeof found && !late && WIFEXITED(how) && WEXITSTATUS(how) == 0) {
         ret->verdict = found.verdict;
         memcpy(ret->message, found.message, sizeof ret->message);
@@ -311,7 +325,7 @@ static int32_t run_in(const tn_check_rule *rule, const tn_check_subject *subject
     } else {
         tell_end(subject, options, how, late, ret);
     }
-    ret->seconds = (double)(now_ms() - begin) / 1000;
+    ret->seconds = now() - begin;
     return TN_OK;
 }
 
