@@ -13,7 +13,8 @@
 #include "host/base/memory.h"
 #include "host/plugin/elf.h"
 
-static const tn_check_rule *const tables[] = {tn_check_file_rules, tn_check_update_rules, tn_check_graph_rules};
+static const tn_check_rule *const tables[] = {tn_check_file_rules, tn_check_update_rules, tn_check_graph_rules,
+                                              tn_check_calls_rules};
 
 #define TABLES     (sizeof tables / sizeof *tables)
 #define RULES_MOST 512
@@ -82,6 +83,8 @@ static int32_t run_rule(const tn_check_rule *rule, const tn_check_subject *subje
     int32_t status = TN_OK;
     if (report->is_unloadable)
         tn_check_skip(finding, "it can not be loaded, see file-record");
+    else if (!rule->run)
+        tn_check_calls_judge(report->findings, report->count, finding);
     else
         status = tn_check_child(rule, subject, options, finding, err);
     if (status != TN_OK)

@@ -37,6 +37,7 @@ typedef struct tn_check_finding {
     int32_t verdict;     /* TN_CHECK_* */
     double seconds;
     char message[1024]; /* "" where it passed */
+    char left[256];     /* what the component's calls left behind, for rule calls-process; "" : nothing */
 } tn_check_finding;
 
 typedef struct tn_check_rule {
@@ -45,7 +46,8 @@ typedef struct tn_check_rule {
     /* Is there something to look at? Asked for the file (entry NULL) and for each of its components, in the process
      * that has not loaded it. */
     bool (*applies)(const tn_check_subject *subject);
-    /* Looks, in its own process. With nothing said it has passed. It need not free what it allocates. */
+    /* Looks, in its own process. With nothing said it has passed. It need not free what it allocates. NULL: it is about
+     * what the others, which come before it, have found of that component's calls. */
     void (*run)(const tn_check_subject *subject, tn_check_finding *finding);
 } tn_check_rule;
 
@@ -53,6 +55,7 @@ typedef struct tn_check_rule {
 extern const tn_check_rule tn_check_file_rules[];
 extern const tn_check_rule tn_check_update_rules[];
 extern const tn_check_rule tn_check_graph_rules[];
+extern const tn_check_rule tn_check_calls_rules[];
 
 /* ---- for rules; all in the rule's own process ---- */
 
@@ -119,7 +122,21 @@ void tn_check_print(const tn_check_report *report, bool json, tn_text *text);
 /* The rules: lines for people, or [{id, says}]. */
 void tn_check_list(bool json, tn_text *text);
 
-/* ---- between check.c and child.c ---- */
+/* ---- between check.c, child.c and rules_calls.c ---- */
+
+/* How floating point is set in this thread. */
+typedef struct tn_check_modes {
+    int rounding;
+    unsigned sse, x87; /* control words, without the flags that operations leave; 0 on machines without them */
+} tn_check_modes;
+tn_check_modes tn_check_modes_read(void);
+/* "rounding is 1, was 0" into `words`; false if nothing changed. */
+bool tn_check_modes_compare(tn_check_modes before, char *words, size_t size);
+
+/* In the rule's process, behind the rule: fills finding->left. */
+void tn_check_calls_look(const tn_check_subject *subject, tn_check_modes before, tn_check_finding *finding);
+/* The finding of a rule without `run`, from those of its component among `count` others. */
+void tn_check_calls_judge(const tn_check_finding *others, size_t count, tn_check_finding *finding);
 
 /* Runs one rule on one subject in a child of this process, whose finding it fills. TN_E_IO if no child can be made,
  * TN_E_MEMORY. */

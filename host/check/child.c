@@ -297,7 +297,10 @@ static int32_t start(const tn_check_rule *rule, const tn_check_subject *subject,
         tn_check_finding finding = {.rule = rule->id};
         close(ends[0]);
         settle(subject, options);
+        tn_check_modes before = tn_check_modes_read();
         rule->run(subject, &finding);
+        if (subject->entry)
+            tn_check_calls_look(subject, before, &finding);
         send(ends[1], &finding);
         _exit(0);
     }
@@ -322,6 +325,8 @@ static int32_t run_in(const tn_check_rule *rule, const tn_check_subject *subject
         ret->verdict = found.verdict;
         memcpy(ret->message, found.message, sizeof ret->message);
         ret->message[sizeof ret->message - 1] = '\0';
+        memcpy(ret->left, found.left, sizeof ret->left);
+        ret->left[sizeof ret->left - 1] = '\0';
     } else {
         tell_end(subject, options, how, late, ret);
     }

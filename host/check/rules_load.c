@@ -4,7 +4,6 @@
  */
 #include <dirent.h>
 #include <dlfcn.h>
-#include <fenv.h>
 #include <limits.h>
 #include <locale.h>
 #include <signal.h>
@@ -14,9 +13,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#if defined __x86_64__
-#include <xmmintrin.h>
-#endif
 
 #include "host/base/memory.h"
 #include "host/check/dynamic.h"
@@ -93,49 +89,18 @@ void tn_check_entry_twice(const tn_check_subject *subject, tn_check_finding *fin
 
 /* ---- modes of floating point ---- */
 
-typedef struct {
-    int rounding;
-    unsigned sse, x87;
-} float_modes;
-
-static float_modes read_modes(void)
+static bool compare_modes(tn_check_modes before, const char *when, tn_check_finding *finding)
 {
-    float_modes found = {.rounding = fegetround()};
-#if defined __x86_64__
-    unsigned short word;
-    __asm__ volatile("fnstcw %0" : "=m"(word));
-    found.x87 = word;
-    found.sse = _mm_getcsr() & ~0x3Fu; /* without the flags that operations leave */
-#elif defined __aarch64__
-    uint64_t control;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
-    found.sse = (unsigned)control;
-#endif
-    return found;
-}
-
-static bool compare_modes(float_modes before, const char *when, tn_check_finding *finding)
-{
-    float_modes now = read_modes();
-    if (now.sse != before.sse)
-        tn_check_fail(finding,
-                      "%s changes the modes of floating point (control 0x%04x, was 0x%04x); do not link with "
-                      "-ffast-math or -Ofast",
-                      when, now.sse, before.sse);
-    else if (now.x87 != before.x87)
-        tn_check_fail(finding,
-                      "%s changes the precision of long double (x87 control 0x%04x, was 0x%04x); do not link "
-                      "with -mpc32 or -mpc64",
-                      when, now.x87, before.x87);
-    else if (now.rounding != before.rounding)
-        tn_check_fail(finding, "%s changes the direction of rounding (%d, was %d)", when, now.rounding,
-                      before.rounding);
+    char words[128];
+    if (tn_check_modes_compare(before, words, sizeof words))
+        tn_check_fail(finding, "%s changes the arithmetic: %s; do not link with -ffast-math, -Ofast, -mpc32 or -mpc64",
+                      when, words);
     return finding->verdict == TN_CHECK_PASSED;
 }
 
 void tn_check_float_modes(const tn_check_subject *subject, tn_check_finding *finding)
 {
-    float_modes before = read_modes();
+    tn_check_modes before = tn_check_modes_read();
     tn_entry *entry = map(subject, finding);
     if (entry && compare_modes(before, "loading it", finding) && enter(entry, finding))
         compare_modes(before, "its entry", finding);
