@@ -4,6 +4,7 @@
  * and that good plugins beside the bad ones still load. The files are made by the build, in tests/bad. Then cases that
  * users of other plugin systems have reported: symbols, lifetimes, ownership.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #include <time.h>
 
 #include "host/base/memory.h"
+#include "host/plugin/hash.h"
 #include "host/plugin/loader.h"
 #include "host/plugin/search.h"
 #include "host/tenon.h"
@@ -387,13 +389,14 @@ END_TEST
 
 static const struct {
     const char *name;
-    int signal;   /* that ends the process; 0: it exits */
-    int optional; /* 1: needs a C++ compiler */
-} at_load[] = {{"abort-at-load", SIGABRT, 0},
-               {"segv-at-load", SIGSEGV, 0},
-               {"throw-at-load", SIGABRT, 1},
-               {"sleep-at-load", SIGALRM, 0},
-               {"exit-at-load", 0, 0}};
+    int signal;        /* that ends the process; 0: it exits */
+    int optional;      /* 1: needs a C++ compiler */
+    const char *words; /* of the refusal when it is tried again */
+} at_load[] = {{"abort-at-load", SIGABRT, 0, "SIGABRT ended it"},
+               {"segv-at-load", SIGSEGV, 0, "SIGSEGV ended it"},
+               {"throw-at-load", SIGABRT, 1, "SIGABRT ended it"},
+               {"sleep-at-load", SIGALRM, 0, "not done after 10 s"},
+               {"exit-at-load", 0, 0, "exit code 0"}};
 
 static void say(void *user, int32_t level, const char *line)
 {
@@ -453,7 +456,75 @@ START_TEST(case_12_constructors)
     else
         ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
     ck_assert_msg(strstr(output, in_test(file)) != NULL, "not named before: %s", output);
+    tn_library *library;
+    ck_assert_refused(tn_loader_open(in_test(file), NULL, &library, &err), TN_E_PLUGIN, err,
+                      "QUARANTINED: ", at_load[_i].words);
+    ck_assert_ptr_nonnull(strstr(err.msg, in_test("data/tenon/loading/")));
+    copy_file(bad_plugin("good-one"), in_test(file)); /* built again: other bytes */
+    ck_ok(tn_loader_open(in_test(file), NULL, &library, &err), err);
     good_one_works();
+}
+END_TEST
+
+/* How many files stand in the folder of what is being loaded. */
+static int count_marks(void)
+{
+    int count = 0;
+    DIR *dir = opendir(in_test("data/tenon/loading"));
+    for (const struct dirent *entry; dir && (entry = readdir(dir));)
+        count += entry->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+/* As a process of that id leaves it that was killed while it loaded `path`. */
+static void leave_mark(const char *path, pid_t pid)
+{
+    char hash[TN_HASH_TEXT], name[128];
+    tn_error err;
+    ck_ok(tn_hash_file(path, hash, &err), err);
+    snprintf(name, sizeof name, "data/tenon/loading/%s-%d", hash, (int)pid);
+    write_text(in_test(name), path);
+}
+
+START_TEST(case_12_killed_while_loading)
+{
+    tn_library *library;
+    tn_error err;
+    put("entry-heap");
+    ck_ok(tn_loader_open(in_test("zz-good.so"), NULL, &library, &err), err);
+    ck_assert_int_eq(count_marks(), 0);
+    pid_t gone = fork();
+    if (gone == 0)
+        _exit(0);
+    ck_assert_int_eq(waitpid(gone, NULL, 0), gone);
+    put("count-none"); /* is refused for another reason, which the trial leaves to the loader */
+    leave_mark(in_test("count-none.so"), gone);
+    ck_assert_refused(tn_loader_open(in_test("count-none.so"), NULL, &library, &err), TN_E_PLUGIN, err, "METADATA", "");
+    ck_assert_int_eq(count_marks(), 0);
+    put("flush-to-zero");
+    leave_mark(in_test("flush-to-zero.so"), gone);
+    leave_mark(in_test("flush-to-zero.so"), getppid()); /* at it now */
+    log_text[0] = '\0';
+    ck_ok(tn_loader_open(in_test("flush-to-zero.so"), &kept, &library, &err), err);
+    ck_assert_int_eq(count_marks(), 1);
+    ck_assert_ptr_nonnull(strstr(log_text, "now loads well"));
+}
+END_TEST
+
+/* Loading does not need the folder. */
+START_TEST(case_12_without_a_folder)
+{
+    tn_library *library;
+    tn_error err;
+    write_text(in_test("file"), "");
+    setenv("XDG_DATA_HOME", in_test("file"), 1);
+    ck_ok(tn_loader_open(in_test("zz-good.so"), NULL, &library, &err), err);
+    unsetenv("XDG_DATA_HOME");
+    unsetenv("HOME");
+    put("flush-to-zero");
+    ck_ok(tn_loader_open(in_test("flush-to-zero.so"), NULL, &library, &err), err);
 }
 END_TEST
 
@@ -815,6 +886,8 @@ int main(void)
                                   case_09_too_new,
                                   case_10_too_old,
                                   case_11_unresolved,
+                                  case_12_killed_while_loading,
+                                  case_12_without_a_folder,
                                   case_13_twice,
                                   case_15_changed_while_loaded,
                                   case_16_setuid_ignores_the_environment,

@@ -21,6 +21,7 @@
 
 #include "host/base/memory.h"
 #include "host/check/check.h"
+#include "host/plugin/quarantine.h"
 
 #define STAGE_BYTES 256
 
@@ -140,6 +141,7 @@ static void settle(const tn_check_subject *subject, const tn_check_options *opti
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     reset_signals();
     set_limits(options);
+    tn_quarantine_disable();
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     __fpurge(stdout); /* what the parent has yet to write */
     __fpurge(stderr);

@@ -19,6 +19,7 @@
 #include "host/base/memory.h"
 #include "host/base/text.h"
 #include "host/plugin/binding.h"
+#include "host/plugin/quarantine.h"
 
 struct tn_library {
     tn_library *next;
@@ -230,6 +231,23 @@ static int32_t verify(const char *path, tn_library *library, const tn_log *log, 
     return status;
 }
 
+/* Maps it unless `library` is its mapping, and runs its code. */
+static int32_t map_and_verify(const tn_file *file, tn_library **library, const tn_log *log, const tn_notes *notes,
+                              tn_note *const *bytes, tn_error *err)
+{
+    const char *path = file->source.name;
+    tn_quarantine quarantine;
+    int32_t status = tn_quarantine_enter(path, log, &quarantine, err);
+    if (status)
+        return status;
+    if (!*library)
+        status = add_library(path, &file->stat, log, library, err);
+    if (!status)
+        status = verify(path, *library, log, notes, bytes, err);
+    tn_quarantine_leave(&quarantine);
+    return status;
+}
+
 static int32_t load(const tn_file *file, tn_library *library, const tn_log *log, tn_library **ret, tn_error *err)
 {
     const char *path = file->source.name;
@@ -243,10 +261,8 @@ static int32_t load(const tn_file *file, tn_library *library, const tn_log *log,
         status = check_notes(path, &notes, err);
     if (!status)
         status = read_bytes(&file->source, &notes, bytes, err);
-    if (!status && !library)
-        status = add_library(path, &file->stat, log, &library, err);
     if (!status)
-        status = verify(path, library, log, &notes, bytes, err);
+        status = map_and_verify(file, &library, log, &notes, bytes, err);
     if (!status)
         *ret = library;
     free_bytes(bytes);

@@ -4,8 +4,8 @@
  * used after its record matched them (record.h). It is never unmapped.
  *
  * Reason codes beside those of elf.h, note.h and record.h: NOT_PLUGIN (no note), UNRESOLVED (a symbol or library is
- * missing), SYMBOL_CLASH (binding.h), NO_ENTRY, ENTRY_FAILED, STALE (the file was replaced or changed after this
- * process had loaded it). Whether a path is to be trusted is the caller's business (trust.h).
+ * missing), SYMBOL_CLASH (binding.h), QUARANTINED (quarantine.h), NO_ENTRY, ENTRY_FAILED, STALE (the file was replaced
+ * or changed after this process had loaded it). Whether a path is to be trusted is the caller's business (trust.h).
  *
  * Thread rule: any thread; openings are done one at a time.
  */
