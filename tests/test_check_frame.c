@@ -10,7 +10,7 @@
 #include "host/base/memory.h"
 #include "host/check/check.h"
 #include "host/check/guard.h"
-#include "tests/support.h"
+#include "tests/plugin_files.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define SANITIZED 1
@@ -382,6 +382,83 @@ START_TEST(ends_while_loading)
 }
 END_TEST
 
+/* ---- files that can not be built wrong in that way ---- */
+
+static tn_check_finding finding_of(const char *path, const char *rule)
+{
+    tn_check_report report = {0};
+    tn_error err = {0};
+    const tn_check_options options = {.path = path, .only = &rule, .only_count = 1};
+    ck_ok(tn_check_run(&options, &report, &err), err);
+    ck_assert_uint_eq(report.count, 1);
+    tn_check_finding found = report.findings[0];
+    tn_check_report_free(&report);
+    return found;
+}
+
+/* Another soname of the same length. */
+static void rename_library(const char *from, const char *to)
+{
+    size_t size;
+    unsigned char *bytes = read_bytes_of(from, &size);
+    static const char old[] = "libjansson.so.4";
+    unsigned char *at = memmem(bytes, size, old, sizeof old);
+    ck_assert_ptr_nonnull(at);
+    memcpy(at, "libother", 8);
+    write_bytes(to, bytes, size);
+    free(bytes);
+}
+
+START_TEST(sonames_of_two_plugins)
+{
+    make_directory();
+    rename_library(bad_file("elf-soname"), in_test("a.so"));
+    setenv("TENON_PLUGIN_PATH", test_directory, 1);
+    expect_found(finding_of(in_test("a.so"), "elf-soname"), TN_CHECK_PASSED, "");
+    rename_library(bad_file("elf-soname"), in_test("b.so"));
+    expect_found(finding_of(in_test("a.so"), "elf-soname"), TN_CHECK_FAILED, "b.so");
+    remove_directory();
+}
+END_TEST
+
+START_TEST(libraries_brought_along)
+{
+    make_directory();
+    setenv("TENON_PLUGIN_PATH", test_directory, 1);
+    copy_file(bad_file("bundling-1"), in_test("a.so"));
+    expect_found(finding_of(in_test("a.so"), "elf-undefined-symbols"), TN_CHECK_FAILED, "needs libtenon_bundled.so");
+    copy_file(bad_file("bundled-1"), in_test("libtenon_bundled.so"));
+    expect_found(finding_of(in_test("a.so"), "elf-undefined-symbols"), TN_CHECK_PASSED, "");
+    expect_found(finding_of(in_test("a.so"), "elf-soname"), TN_CHECK_PASSED, "");
+    ck_assert_ptr_nonnull(dlopen(bad_file("bundled-2"), RTLD_NOW | RTLD_LOCAL));
+    expect_found(finding_of(in_test("a.so"), "elf-soname"), TN_CHECK_FAILED, "brings libtenon_bundled.so along");
+    remove_directory();
+}
+END_TEST
+
+/* Nobody says whether its stack may be executed: old linkers, some assemblers. */
+START_TEST(a_stack_without_a_word)
+{
+    size_t size;
+    Elf64_Ehdr header;
+    Elf64_Phdr segment;
+    unsigned char *bytes = read_bytes_of(bad_file("good-one"), &size);
+    memcpy(&header, bytes, sizeof header);
+    for (unsigned i = 0; i < header.e_phnum; i++) {
+        unsigned char *at = bytes + header.e_phoff + i * sizeof segment;
+        memcpy(&segment, at, sizeof segment);
+        segment.p_type = segment.p_type == PT_GNU_STACK ? PT_NULL : segment.p_type;
+        memcpy(at, &segment, sizeof segment);
+    }
+    make_directory();
+    write_bytes(in_test("a.so"), bytes, size);
+    free(bytes);
+    setenv("TENON_PLUGIN_PATH", test_directory, 1);
+    expect_found(finding_of(in_test("a.so"), "elf-executable-stack"), TN_CHECK_FAILED, "PT_GNU_STACK");
+    remove_directory();
+}
+END_TEST
+
 /* ---- the report ---- */
 
 START_TEST(the_report_is_text_and_json)
@@ -468,6 +545,9 @@ int main(void)
     tcase_add_test(cases, only_what_was_asked_for);
     tcase_add_test(cases, what_can_not_be_checked);
     tcase_add_loop_test(cases, ends_while_loading, 0, sizeof loads / sizeof *loads);
+    tcase_add_test(cases, sonames_of_two_plugins);
+    tcase_add_test(cases, libraries_brought_along);
+    tcase_add_test(cases, a_stack_without_a_word);
     tcase_add_test(cases, the_report_is_text_and_json);
     tcase_add_test(cases, the_list_names_each_rule_once);
     tcase_add_test(cases, without_memory);

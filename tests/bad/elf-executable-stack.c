@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Linked with -z execstack; with FAULT 2 without a word about the stack.
+ * Linked with -z execstack.
  */
 #define BAD_NAME "elf-executable-stack"
 #include "bad.h"
