@@ -234,7 +234,21 @@ TENON_API int32_t tenon_install(tenon *handle, const char *file, uint32_t flags,
 TENON_API int32_t tenon_doctor(tenon *handle, const char *runs, uint32_t flags, int32_t *ret_wrong, char **ret,
                                tn_error *err);
 
-/* ---- is a plugin right? ---- */
+/* ---- a plugin to begin with, and is it right? ---- */
+
+typedef struct tenon_new_options {
+    uint32_t struct_size;
+    uint32_t flags;       /* TENON_JSON */
+    const char *language; /* "c", "c++"; NULL: "c" */
+    const char *folder;   /* to be made; NULL: ./NAME */
+} tenon_new_options;
+
+/* Makes a folder with a small technique of a kind under a name of your own: source, build, test, README. Whole or not
+ * at all. TN_E_INVALID, with the reason, for a name that will not do and for a folder that is there and not empty,
+ * TN_E_NOT_FOUND for a kind or language without a template. `options` may be NULL, and so may `handle`. *ret is a text
+ * that says what to do next, to be freed with tenon_free. */
+TENON_API int32_t tenon_new(tenon *handle, const char *kind, const char *name, const tenon_new_options *options,
+                            char **ret, tn_error *err);
 
 typedef struct tenon_check_options {
     uint32_t struct_size;

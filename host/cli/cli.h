@@ -18,7 +18,7 @@
 /* What was given. 0 and NULL: was not. */
 typedef struct cli_options {
     int json, all, quiet, resolve, help, costs, names, force, man, list;
-    const char *runs, *view, *only, *against;
+    const char *runs, *view, *only, *against, *language, *to;
     long long elements, threads, rounds, timeout, memory; /* above 0 */
     const char **positional;                              /* NULL-terminated; owned by main */
     size_t count;
@@ -76,6 +76,7 @@ int cli_export(tenon *handle, const cli_options *options);
 int cli_install(tenon *handle, const cli_options *options);
 int cli_doctor(tenon *handle, const cli_options *options);
 int cli_check(tenon *handle, const cli_options *options);
+int cli_new(tenon *handle, const cli_options *options);
 int cli_bench(tenon *handle, const cli_options *options);
 int cli_help(tenon *handle, const cli_options *options);
 int cli_completion(tenon *handle, const cli_options *options);

@@ -33,6 +33,8 @@ const cli_option cli_option_table[] = {
     {"timeout", 'T', "S", CLI_NUMBER, AT(timeout), CLI_NOTHING, "seconds for each rule and component (default: 60)"},
     {"memory", 'M', "MIB", CLI_NUMBER, AT(memory), CLI_NOTHING,
      "MiB of address space for each rule and component (default: 4096)"},
+    {"lang", 'L', "c|c++", CLI_TEXT, AT(language), CLI_WORDS, "the language to begin in (default: c)"},
+    {"to", 'O', "FOLDER", CLI_TEXT, AT(to), CLI_FOLDERS, "the folder to make (default: NAME, here)"},
     {"man", 'm', NULL, CLI_FLAG, AT(man), CLI_NOTHING, "print the manual page, in mdoc"},
     {"help", 'h', NULL, CLI_FLAG, AT(help), CLI_NOTHING, "print this text; also -h"},
     {0},
@@ -65,6 +67,10 @@ const cli_command cli_commands[] = {
     {"install", "FILE.so", "check a plugin and put it into the user's folder",
      "The folder is $XDG_DATA_HOME/tenon/plugins, or ~/.local/share/tenon/plugins. None of the plugin's code is run.",
      "install optimizer-lion.so", "jf", 1, 1, CLI_PLUGINS, CLI_NOTHING, NULL, 0, cli_install},
+    {"new", "KIND NAME", "make the folder of a plugin to begin with",
+     "It holds a small technique of that kind under your name, which builds, passes `tenon check` and has a test and a "
+     "README. Nothing is written into a folder that is not empty.",
+     "new optimizer my-sgd", "jLO", 2, 2, CLI_KINDS, CLI_NOTHING, NULL, 1, cli_new},
     {"check", "FILE.so ...", "run the conformance rules on a plugin",
      "Each rule runs in a process of its own, so that a crash is a finding too. Exits with 1 if a rule is broken, with "
      "3 if a file is no plugin.",

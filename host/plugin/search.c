@@ -95,8 +95,7 @@ static int32_t add_user(tn_search *search, const tn_log *log, tn_error *err)
     return status;
 }
 
-/* The directory of the shared library or program that holds this function. */
-static int own_directory(char *ret)
+int tn_search_own_folder(char *ret)
 {
     static const char here;
     Dl_info info;
@@ -125,7 +124,7 @@ static int32_t add_own(tn_search *search, const tn_log *log, tn_error *err)
     static const char *const below[] = {"plugins", "tenon/1"};
     char directory[PATH_MAX];
     int32_t status = TN_OK;
-    if (!own_directory(directory))
+    if (!tn_search_own_folder(directory))
         return TN_OK;
     for (size_t i = 0; i < sizeof below / sizeof *below && !status; i++)
         status = add_below(search, directory, below[i], log, err);

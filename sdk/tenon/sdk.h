@@ -6,6 +6,7 @@
  *   tables           TN_DECLARE                          one X-macro table -> a struct and the note's text
  *   facts            TN_PAPER, TN_STAGE, TN_ROUND, ...   further text of the note
  *   components       TN_COMPONENT, TN_PLUGIN             the note, the records, the exported function
+ *   entries in C++   TN_CALL                             no exception leaves them
  *
  * Update rules are made shorter still by <tenon/rule.h>, layers by <tenon/layers.h>.
  */
@@ -100,6 +101,20 @@ TN_BOTH TN_UNUSED tn_random4 tn_philox(uint64_t key, uint64_t counter_low, uint6
 
 /* Uniform in [0, 1): the top 24 bits, so every value is exact in float. */
 TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
+
+/* ---- entries ----
+ *
+ * TN_CALL(function) in a table is the function itself in C; in C++ <tenon/sdk.hpp> makes it one that lets no exception
+ * out. The tables that macros make have it already. */
+
+#define TN_CALL(function) function
+#ifdef __cplusplus
+/* What a table leaves out is 0, here as in C. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#ifdef __clang__
+#pragma GCC diagnostic ignored "-Wc++20-designator"
+#endif
+#endif
 
 /* ---- tables: X(type, name, default, range, doc), see plugin.h ---- */
 

@@ -1,0 +1,14 @@
+#!/bin/sh
+# ./test.sh [FILE.so]: does the plugin keep to the contract, and does it work? Needs `tenon` in PATH, or in $TENON.
+set -eu
+umask 022
+here=$(cd "$(dirname "$0")" && pwd)
+file=${1:-$here/my-kind-my-thing.so} tenon=${TENON:-tenon}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$tenon" check "$file"
+mkdir "$work/plugins"
+cp "$file" "$work/plugins/"
+export TENON_PLUGIN_PATH="$work/plugins"
+"$tenon" info my-kind/my-thing
+[ ! -f "$here/try.yaml" ] || "$tenon" run "$here/try.yaml" --runs "$work/runs" --quiet
