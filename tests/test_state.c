@@ -310,7 +310,7 @@ static const char *const clips[] = {"", "{use: clip-norm}, ", "{use: clip-percen
                                     "{use: centralize}, ", "{use: clip-percentile, percentile: 50, window: 6}, "};
 static const char *const rules[] = {
     "{use: adamw, as: rule, lr: 0.01}",
-    "{use: adam, as: rule, lr: 0.01, l2: 0.001}",
+    "{use: adam-l2, as: rule, lr: 0.01, l2: 0.001}",
     "{use: sgd, as: rule, lr: 0.1, momentum: 0.9}",
     "{use: lion, as: rule, lr: 0.003}",
     "{use: lamb, as: rule}",

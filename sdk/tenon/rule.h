@@ -40,7 +40,7 @@ static inline TN_UNUSED cudaStream_t tn_cuda_stream(const tn_context *context)
 #define TN_SLOT_FIELD(name, shape, init, flags, doc)   void *name;
 #define TN_SLOT_PARAM(name, shape, init, flags, doc)   , tn_real *__restrict name
 #define TN_SLOT_PASS(name, shape, init, flags, doc)    , (tn_real *)slots->name
-#define TN_SLOT_ADDRESS(name, shape, init, flags, doc) , &name[i]
+#define TN_SLOT_ADDRESS(name, shape, init, flags, doc) , &name[i_]
 #define TN_SLOT_TEXT(name, shape, init, flags, doc)                                                                    \
     "{\"name\":\"" #name "\",\"shape\":\"" #shape "\",\"init\":\"" #init "\",\"flags\":\"" #flags "\",\"doc\":\"" doc  \
     "\"},"
@@ -165,17 +165,18 @@ static inline TN_UNUSED double tn_larger(double a, double b)
         void *end_;                                                                                                    \
     } name##_slots;
 
-/* NAME_update: calls ELEMENT(k, p, scale * g, &slot...) for every element of a piece and stores d. Compiled by nvcc it
+/* NAME_update: calls ELEMENT(k, p, scale * g, &slot...) for every element of a piece and stores d. A slot may have any
+ * name: those of the loop end in '_'. Compiled by nvcc it
  * starts one device thread an element on the call's stream; then the piece's arrays are device memory, and k is still
  * the host's. */
 #ifdef __CUDACC__
 #define TN_ELEMENT_UPDATE(name, element, constants, slots_type, SLOTS)                                                 \
-    static __global__ void name##_kernel(constants k, int64_t n, tn_real scale, const tn_real *__restrict p,           \
-                                         const tn_real *__restrict g, tn_real *__restrict d SLOTS(TN_SLOT_PARAM))      \
+    static __global__ void name##_kernel(constants k_, int64_t n_, tn_real scale_, const tn_real *__restrict p_,       \
+                                         const tn_real *__restrict g_, tn_real *__restrict d_ SLOTS(TN_SLOT_PARAM))    \
     {                                                                                                                  \
-        int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;                                                    \
-        if (i < n)                                                                                                     \
-            d[i] = element(k, p[i], scale * g[i] SLOTS(TN_SLOT_ADDRESS));                                              \
+        int64_t i_ = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;                                                   \
+        if (i_ < n_)                                                                                                   \
+            d_[i_] = element(k_, p_[i_], scale_ * g_[i_] SLOTS(TN_SLOT_ADDRESS));                                      \
     }                                                                                                                  \
     static void name##_update(const tn_piece *piece)                                                                   \
     {                                                                                                                  \
@@ -188,11 +189,11 @@ static inline TN_UNUSED double tn_larger(double a, double b)
     }
 #else
 #define TN_ELEMENT_UPDATE(name, element, constants, slots_type, SLOTS)                                                 \
-    TN_CLONES static void name##_loop(constants k, int64_t n, tn_real scale, const tn_real *__restrict p,              \
-                                      const tn_real *__restrict g, tn_real *__restrict d SLOTS(TN_SLOT_PARAM))         \
+    TN_CLONES static void name##_loop(constants k_, int64_t n_, tn_real scale_, const tn_real *__restrict p_,          \
+                                      const tn_real *__restrict g_, tn_real *__restrict d_ SLOTS(TN_SLOT_PARAM))       \
     {                                                                                                                  \
-        for (int64_t i = 0; i < n; i++)                                                                                \
-            d[i] = element(k, p[i], scale * g[i] SLOTS(TN_SLOT_ADDRESS));                                              \
+        for (int64_t i_ = 0; i_ < n_; i_++)                                                                            \
+            d_[i_] = element(k_, p_[i_], scale_ * g_[i_] SLOTS(TN_SLOT_ADDRESS));                                      \
     }                                                                                                                  \
     static void name##_update(const tn_piece *piece)                                                                   \
     {                                                                                                                  \

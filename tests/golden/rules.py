@@ -4,18 +4,21 @@
 
 An input is p0 and the gradient of each step, to be repeated over a parameter of any size. A vector says which
 component with which settings (text, as in an experiment) takes an input through p, one list a step. Before it is
-written, each is compared with update-rules.json, where that has the rule, and with torch in f64, where it is installed.
+written, each is compared with update-rules.json, where that has the rule, and with torch in f64, where installed, and with timm and optax likewise.
 
 A chain is a list of links over parameters of all of `shapes` at once, each filled with the input's p0; the gradient at
 step t and parameters p is the input's g[t] + curvature * p. Its p is one list a step and shape, of the elements `at`.
 Run: python3 rules.py > rules.json
 """
+import importlib
 import json
 import math
 import os
 import sys
 
 import numpy as np
+
+import element_rules
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -31,15 +34,14 @@ def sgd(p, gradients, lr, momentum=0.0, dampening=0.0, nesterov=False, l2=0.0, w
         yield p
 
 
-def adam(p, gradients, lr, beta1=0.9, beta2=0.999, eps=1e-8, l2=0.0, weight_decay=0.0):
-    """arXiv:1412.6980 Algorithm 1; decoupled decay as in arXiv:1711.05101 Algorithm 2 with torch's lr * decay."""
+def adam(p, gradients, lr, beta1=0.9, beta2=0.999, eps=1e-8):
+    """arXiv:1412.6980 Algorithm 1."""
     m = v = 0.0
     for t, g in enumerate(gradients, 1):
-        g = g + l2 * p
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g * g
         corrected_m, corrected_v = m / (1 - beta1**t), v / (1 - beta2**t)
-        p = p * (1 - lr * weight_decay) - lr * corrected_m / (math.sqrt(corrected_v) + eps)
+        p = p - lr * corrected_m / (math.sqrt(corrected_v) + eps)
         yield p
 
 
@@ -58,8 +60,7 @@ def lamb(p, gradients, lr, beta1=0.9, beta2=0.999, eps=1e-6, weight_decay=0.01):
 
 # Rules whose step depends on the tensor as a whole.
 TENSOR_FORMULAS = {"lamb": lamb}
-FORMULAS = {"sgd": sgd, "adam": adam, "adamw": adam}
-DEFAULTS = {"adamw": {"weight_decay": 0.01}}
+FORMULAS = {"sgd": sgd, "adam": adam, **element_rules.FORMULAS}
 
 # component, settings, and the rule's name in update-rules.json
 VECTORS = [
@@ -72,13 +73,13 @@ VECTORS = [
     ("sgd", {"lr": "0.02", "l2": "0.3", "weight_decay": "0.2"}, None),
     ("sgd", {"lr": "0.02", "momentum": "0.8", "nesterov": "true", "l2": "0.3", "weight_decay": "0.2"}, None),
     ("adam", {"lr": "0.1"}, "adam"),
-    ("adam", {"lr": "0.1", "l2": "0.1"}, "adam_l2.1"),
-    ("adam", {"lr": "0.02", "beta1": "0", "beta2": "0.5", "eps": "1e-3", "l2": "0.3"}, None),
+    ("adam", {"lr": "0.02", "beta1": "0", "beta2": "0.5", "eps": "1e-3"}, None),
     ("adamw", {"lr": "0.1", "weight_decay": "0.1"}, "adamw_.1"),
     ("adamw", {"lr": "0.02"}, None),
     ("adamw", {"lr": "0.02", "beta1": "0.8", "beta2": "0.9", "eps": "1e-2", "weight_decay": "0"}, None),
     ("lamb", {"lr": "0.1"}, "lamb"),
     ("lamb", {"lr": "0.02", "beta1": "0.8", "beta2": "0.9", "eps": "1e-2", "weight_decay": "0"}, None),
+    *element_rules.VECTORS,
 ]
 
 # ---- chains: links over parameters of several shapes, numpy arrays in f64 ----
@@ -304,7 +305,7 @@ CHAINS = [
 
 def chain_trajectory(links, curvature, given):
     """p after each step, a list of arrays."""
-    made = [LINKS[name](**numbers("", settings)) for name, settings in links]
+    made = [LINKS[name](**numbers(settings)) for name, settings in links]
     p = [np.resize(given["p0"], shape) for shape in SHAPES]
     for t in range(1, STEPS + 1):
         inputs = [np.resize(given["g"][t - 1], shape) for shape in SHAPES]
@@ -366,7 +367,7 @@ def chain_vectors(torch, given):
 # The scalar probe of techniques.md: theta 1, g = (0.5, -0.25, 1), lr 0.1.
 PROBE = [
     ("adam", {"lr": "0.1"}, [0.900000002, 0.8733662987078463, 0.8075551396770898]),
-    ("adam", {"lr": "0.1", "l2": "0.1"}, [0.9000000016666666, 0.8544413674617625, 0.7815043998631658]),
+    ("adam-l2", {"lr": "0.1", "l2": "0.1"}, [0.9000000016666666, 0.8544413674617625, 0.7815043998631658]),
     ("adamw", {"lr": "0.1", "weight_decay": "0.1"}, [0.890000002, 0.8544662986878463, 0.7801104766702113]),
     ("sgd", {"lr": "0.1", "momentum": "0.9"}, [0.95, 0.93, 0.812]),
     ("sgd", {"lr": "0.1", "momentum": "0.9", "nesterov": "true"}, [0.905, 0.912, 0.7058]),
@@ -383,37 +384,30 @@ def base_input(period=31, steps=6):
     return {"p0": p0, "g": g}
 
 
-def numbers(component, settings):
-    named = {k: v == "true" if v in ("true", "false") else float(v) for k, v in settings.items()}
-    return {**DEFAULTS.get(component, {}), **named}
+def number(text):
+    """A setting's value; a word stays one."""
+    try:
+        return text == "true" if text in ("true", "false") else float(text)
+    except ValueError:
+        return text
+
+
+def numbers(settings):
+    return {k: number(v) for k, v in settings.items()}
 
 
 def trajectory(component, settings, given):
     """p after each step, element by element where the rule is one of elements."""
     if component in TENSOR_FORMULAS:
-        return list(TENSOR_FORMULAS[component](given["p0"], given["g"], **numbers(component, settings)))
+        return list(TENSOR_FORMULAS[component](given["p0"], given["g"], **numbers(settings)))
     columns = [
-        list(FORMULAS[component](p0, [row[i] for row in given["g"]], **numbers(component, settings)))
+        list(FORMULAS[component](p0, [row[i] for row in given["g"]], **numbers(settings)))
         for i, p0 in enumerate(given["p0"])
     ]
     return [list(row) for row in zip(*columns)]
 
 
-def torch_trajectory(torch, component, settings, given):
-    """None where torch has no such rule."""
-    if component in TENSOR_FORMULAS:
-        return None
-    s = numbers(component, settings)
-    p = torch.nn.Parameter(torch.tensor(given["p0"], dtype=torch.float64))
-    if component == "sgd":
-        if s.get("weight_decay"):
-            return None
-        optimizer = torch.optim.SGD([p], lr=s["lr"], momentum=s.get("momentum", 0), dampening=s.get("dampening", 0),
-                                    nesterov=s.get("nesterov", False), weight_decay=s.get("l2", 0))
-    else:
-        kind = torch.optim.AdamW if component == "adamw" else torch.optim.Adam
-        optimizer = kind([p], lr=s["lr"], betas=(s.get("beta1", 0.9), s.get("beta2", 0.999)), eps=s.get("eps", 1e-8),
-                         weight_decay=s.get("weight_decay" if component == "adamw" else "l2", 0))
+def run_torch(optimizer, p, torch, given):
     rows = []
     for g in given["g"]:
         p.grad = torch.tensor(g, dtype=torch.float64)
@@ -422,10 +416,80 @@ def torch_trajectory(torch, component, settings, given):
     return rows
 
 
+def torch_optimizer(torch, component, p, s):
+    """None where torch has no such rule, or not with these settings."""
+    if component == "sgd" and not s.get("weight_decay"):
+        return torch.optim.SGD([p], lr=s["lr"], momentum=s.get("momentum", 0), dampening=s.get("dampening", 0),
+                               nesterov=s.get("nesterov", False), weight_decay=s.get("l2", 0))
+    if component == "adam" or (component == "adamw" and s.get("decay", "torch") == "torch"):
+        kind = torch.optim.AdamW if component == "adamw" else torch.optim.Adam
+        return kind([p], lr=s["lr"], betas=(s.get("beta1", 0.9), s.get("beta2", 0.999)), eps=s.get("eps", 1e-8),
+                    weight_decay=s.get("weight_decay", 0.01) if component == "adamw" else 0)
+    return element_rules.torch_optimizer(torch, component, p, s)
+
+
+def torch_trajectory(torch, component, settings, given):
+    """None where torch has no such rule."""
+    p = torch.nn.Parameter(torch.tensor(given["p0"], dtype=torch.float64))
+    optimizer = torch_optimizer(torch, component, p, numbers(settings))
+    return run_torch(optimizer, p, torch, given) if optimizer else None
+
+
+def timm_trajectory(timm, component, settings, given):
+    """Likewise."""
+    import timm.optim
+    import torch
+
+    p = torch.nn.Parameter(torch.tensor(given["p0"], dtype=torch.float64))
+    optimizer = element_rules.timm_optimizer(timm, component, p, numbers(settings))
+    return run_torch(optimizer, p, torch, given) if optimizer else None
+
+
+def optax_trajectory(optax, component, settings, given):
+    """Likewise."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    transform = element_rules.optax_transform(optax, component, numbers(settings))
+    if not transform:
+        return None
+    p = jax.numpy.array(given["p0"], dtype="float64")
+    state, rows = transform.init(p), []
+    for g in given["g"]:
+        updates, state = transform.update(jax.numpy.array(g, dtype="float64"), state, p)
+        p = optax.apply_updates(p, updates)
+        rows.append([float(x) for x in p])
+    return rows
+
+
+# The package, who runs a rule in it, and how far it may be off: optax rounds some constants to f32 on their way.
+PEERS = [("torch", torch_trajectory, 1e-12), ("timm", timm_trajectory, 1e-12), ("optax", optax_trajectory, 1e-7)]
+
+
+LOOSE = {"asgd": 1e-7, "nadam": 1e-7}  # torch keeps their scalars in f32
+
+
+def installed(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
 def compare(a, b, tolerance, what):
     worst = max(abs(x - y) for row_a, row_b in zip(a, b) for x, y in zip(row_a, row_b))
-    if len(a) != len(b) or worst > tolerance:
+    if len(a) != len(b) or not worst <= tolerance:
         sys.exit(f"{what}: differs by {worst}")
+    return worst
+
+
+def compare_with_peers(peers, worst, component, settings, given, p, what):
+    for name, run, tolerance in PEERS:
+        theirs = run(peers[name], component, settings, given) if peers[name] else None
+        if theirs:
+            key = component, f"{name} {peers[name].__version__}"
+            tolerance = max(tolerance, LOOSE.get(component, 0))
+            worst[key] = max(worst.get(key, 0), compare(p, theirs, tolerance, f"{what}, {name}"))
 
 
 def flat(matrix):
@@ -435,34 +499,32 @@ def flat(matrix):
 def main():
     with open(os.path.join(HERE, "update-rules.json")) as file:
         other = json.load(file)
-    try:
-        import torch
-    except ImportError:
-        torch = None
+    peers, worst = {name: installed(name) for name, _, _ in PEERS}, {}
     inputs = {
         "base": base_input(),
         "matrix": {"p0": flat(other["W0"]), "g": [flat(g) for g in other["G"]]},
+        "cycle": {"p0": flat(other["W0"]), "g": [flat(other["G"][t % len(other["G"])]) for t in range(8)]},
         "probe": {"p0": [1.0], "g": [[0.5], [-0.25], [1.0]]},
     }
     planned = [(c, s, "base", None) for c, s, _ in VECTORS]
-    planned += [(c, s, "matrix", [flat(p) for p in other["values"][rule]]) for c, s, rule in VECTORS if rule]
+    planned += [(c, s, "cycle" if rule.endswith("8steps") else "matrix", [flat(p) for p in other["values"][rule]])
+                for c, s, rule in VECTORS if rule]
     planned += [(c, s, "probe", [[p] for p in values]) for c, s, values in PROBE]
     vectors = []
     for component, settings, name, known in planned:
-        p = trajectory(component, settings, inputs[name])
+        given = inputs[name]
+        p = trajectory(component, settings, given)
         what = f"{component} {settings} on {name}"
         if known:
             compare(p, known, 1e-12, what + ", other record")
-        if torch:
-            from_torch = torch_trajectory(torch, component, settings, inputs[name])
-            if from_torch:
-                compare(p, from_torch, 1e-12, what + ", torch")
+        compare_with_peers(peers, worst, component, settings, given, p, what)
         vectors.append({"component": component, "settings": settings, "input": name, "p": p,
                         "whole": component in TENSOR_FORMULAS})
-    print(f"compared with torch: {torch.__version__ if torch else 'not installed'}", file=sys.stderr)
+    for (component, peer), difference in sorted(worst.items()):
+        print(f"{component}: {peer} differs by at most {difference:.1e}", file=sys.stderr)
     parts = [f' "inputs": {json.dumps(inputs)}']
     parts.append(f' "shapes": {json.dumps(SHAPES)}, "at": {json.dumps([sampled(s) for s in SHAPES])}')
-    parts.append(' "chains": [\n  ' + ",\n  ".join(json.dumps(v) for v in chain_vectors(torch, inputs["base"])) + "\n ]")
+    parts.append(' "chains": [\n  ' + ",\n  ".join(json.dumps(v) for v in chain_vectors(peers["torch"], inputs["base"])) + "\n ]")
     parts.append(' "vectors": [\n  ' + ",\n  ".join(json.dumps(v) for v in vectors) + "\n ]")
     print("{\n" + ",\n".join(parts) + "\n}")
 
