@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * NAdamW: AdamW with Nesterov's momentum at a constant beta1. Dozat, ICLR 2016 workshop, Algorithm 2 with mu constant,
- * in the convention of optax.nadamw and AlgoPerf: (beta1 m + (1 - beta1) g) with the corrections of t + 1 and t.
- * With PyTorch's momentum schedule it is nadam.
+ * as optax.nadamw has it: beta1 m with the correction of t + 1, the gradient with that of t. AlgoPerf and timm divide
+ * both by that of t, so their first steps are larger. With PyTorch's momentum schedule it is nadam.
  */
 #include <tenon/moments.h>
 

@@ -311,9 +311,7 @@ def timm_optimizer(timm, component, p, s):
     if component == "adopt":
         return o.Adopt([p], lr=lr, betas=(betas[0], get("beta2", 0.9999)), eps=get("eps", 1e-6),
                        clip_exp=get("clip_power", 0.25), weight_decay=decay, decoupled=True)
-    if component == "nadamw":
-        return o.NAdamW([p], lr=lr, betas=betas, eps=eps, weight_decay=get("weight_decay", 1e-4))
-    return None
+    return None  # its NAdamW has one bias correction for both terms
 
 
 def optax_transform(optax, component, s):
