@@ -228,6 +228,11 @@ static const struct {
     {LEAST "schedule: {adamw.weight-decay: constant}\n", NULL,
      "schedule:\n  adamw.weight_decay:\n    - {use: constant"},
     {LEAST "schedule: {update.adamw.lr: [cosine]}\n", NULL, "schedule:\n  adamw.lr:\n    - {use: cosine"},
+    {LEAST "schedule: {adamw.lr: {product: [linear, {use: cosine, end: 0.5}]}}\n", NULL,
+     "schedule:\n  adamw.lr:\n    - {product: [{use: linear"},
+    {LEAST
+     "schedule: {adamw.lr: [{product: [linear, bare], steps: 7}, {use: linear, steps: 3}, {product: [cosine]}]}\n",
+     NULL, "}], steps: 7}\n    - {use: linear"},
     {LEAST "schedule: {loss.smoothing: linear, model.regularizer.p: {use: cosine}}\n", "model.regularizer=dropout",
      "schedule:\n  loss.smoothing:\n    - {use: linear"},
     {DATA MODEL LOSS UPDATE "train: {steps: 10, seed: 9223372036854775807}\n", NULL,
@@ -238,7 +243,7 @@ static const struct {
     {DATA MODEL LOSS "update: [average/twin, {use: transform/twin, as: t}]\n" TRAIN, NULL,
      "- {use: average/twin}\n  - {use: transform/twin, as: t}\n"},
     {DATA MODEL LOSS "update: [adamw, {use: adamw, as: other}]\n" TRAIN, NULL, "- {use: adamw, as: other, lr"},
-    {DATA MODEL LOSS "update: {use: adamw, weight-decay: 1}\n" TRAIN, NULL, "weight_decay: 1}"},
+    {DATA MODEL LOSS "update: {use: adamw, weight-decay: 1}\n" TRAIN, NULL, "weight_decay: 1, decay: torch}"},
     /* anchors, aliases and merge keys */
     {DATA MODEL LOSS
      "update: [{use: adamw, as: a, <<: &x {lr: 1, eps: 2}}, {<<: *x, use: adamw, as: b, eps: 3}]\n" TRAIN,
@@ -252,7 +257,7 @@ static const struct {
     {LEAST, "data.batch=0x20", "batch: 32"},
     {LEAST, "update.adamw.lr=3e-4", "lr: 0.0003"},
     {LEAST, "update.0.lr=3e-4", "lr: 0.0003"},
-    {LEAST, "update.adamw.weight-decay=0", "weight_decay: 0}"},
+    {LEAST, "update.adamw.weight-decay=0", "weight_decay: 0, decay: torch}"},
     {LEAST, "+update.adamw.lr=1", "lr: 1,"},
     {LEAST, "update.adamw=sgd", "update:\n  - {use: sgd, lr"},
     {DATA MODEL LOSS "update: {use: adamw, as: rule, lr: 7}\n" TRAIN, "update.rule=sgd",
@@ -261,11 +266,11 @@ static const struct {
      "update:\n  - {use: sgd, as: rule, lr: 0.1, momentum: 0.9,"},
     {DATA MODEL LOSS "update: {use: adamw, as: rule}\n" TRAIN, "update.rule={use: sgd, as: other}",
      "- {use: sgd, as: other,"},
-    {LEAST, "+update={use: ema, decay: 0.5}", "weight_decay: 0.01}\n  - {use: ema, decay: 0.5,"},
+    {LEAST, "+update={use: ema, decay: 0.5}", "weight_decay: 0.01, decay: torch}\n  - {use: ema, decay: 0.5,"},
     {LEAST, "+update=[clip-norm, ema]", "- {use: clip-norm, max_norm: 1}\n  - {use: ema"},
     {LEAST, "update=[clip-norm, sgd]", "update:\n  - {use: clip-norm, max_norm: 1}\n  - {use: sgd"},
     {LEAST, "update=sgd", "update:\n  - {use: sgd"},
-    {DATA MODEL LOSS "update: [adamw, ema]\n" TRAIN, "~update.ema", "weight_decay: 0.01}\nschedule"},
+    {DATA MODEL LOSS "update: [adamw, ema]\n" TRAIN, "~update.ema", "weight_decay: 0.01, decay: torch}\nschedule"},
     {DATA MODEL LOSS "update: [ema, adamw]\n" TRAIN, "~update.0", "update:\n  - {use: adamw"},
     {LEAST, "model.normalizer=batchnorm", "normalizer: {use: batchnorm, eps"},
     {LEAST, "model.normalizer={use: batchnorm, eps: 1}", "normalizer: {use: batchnorm, eps: 1,"},
@@ -297,6 +302,9 @@ static const struct {
      "{use: cosine, end: 9"},
     {LEAST "schedule: {adamw.lr: cosine}\n", "schedule.adamw.lr.end=9", "{use: cosine, end: 9"},
     {LEAST "schedule: {adamw.lr: cosine}\n", "~schedule", "schedule: none"},
+    {LEAST "schedule: {adamw.lr: {product: [cosine]}}\n", "schedule.adamw.lr.product.cosine.end=9", "end: 9"},
+    {LEAST "schedule: {adamw.lr: [{product: [cosine, linear]}]}\n", "schedule.adamw.lr.0.product.1=cosine",
+     "{product: [{use: cosine"},
     {LEAST "schedule: {adamw.lr: cosine}\n", "~schedule.adamw.lr", "schedule: none"},
 };
 
@@ -466,8 +474,11 @@ static void check_round_trip(const tn_experiment *e)
         ck_assert_uint_eq(again->schedules[i].segment_count, e->schedules[i].segment_count);
         ck_assert_str_eq(again->schedules[i].target->path, e->schedules[i].target->path);
         ck_assert_ptr_eq(again->schedules[i].row, e->schedules[i].row);
-        for (size_t k = 0; k < e->schedules[i].segment_count; k++)
+        for (size_t k = 0; k < e->schedules[i].segment_count; k++) {
             check_same(again->schedules[i].segments[k], e->schedules[i].segments[k]);
+            ck_assert_int_eq(again->schedules[i].lengths[k].factor, e->schedules[i].lengths[k].factor);
+            ck_assert_int_eq(again->schedules[i].lengths[k].steps, e->schedules[i].lengths[k].steps);
+        }
     }
     ck_assert_mem_eq(&again->epochs, &e->epochs, sizeof e->epochs);
     ck_assert_int_eq(again->steps, e->steps);
@@ -536,7 +547,7 @@ START_TEST(refuses_with_the_place_and_a_remedy)
     } cases[] = {
         {DATA MODEL LOSS "update:\n  - {use: adamw, learning_rte: 0.5}\n" TRAIN,
          "exp.yaml:5:18: unknown key 'learning_rte' of optimizer 'adamw'; known: use, as, on, lr, beta1, beta2, eps, "
-         "weight_decay\n"
+         "weight_decay, decay\n"
          "    - {use: adamw, learning_rte: 0.5}\n                   ^"},
         {DATA MODEL LOSS "update: {use: adamw, weight_decai: 0.5}\n" TRAIN,
          "exp.yaml:4:22: unknown key 'weight_decai' of optimizer 'adamw'; did you mean 'weight_decay'?"},
@@ -681,6 +692,16 @@ START_TEST(refuses_with_the_place_and_a_remedy)
          "scheduler 'cosine' needs 'steps' > 0, since another follows"},
         {LEAST "schedule: {adamw.lr: [bare, cosine]}\n",
          "scheduler 'bare' has no row 'steps', so it can only be the last"},
+        {LEAST "schedule: {adamw.lr: {product: cosine}}\n", "a product takes a list of schedulers; found 'cosine'"},
+        {LEAST "schedule: {adamw.lr: [{product: []}]}\n", "a product takes a list of schedulers; found"},
+        {LEAST "schedule: {adamw.lr: {product: [cosine], step: 3}}\n",
+         "exp.yaml:6:42: unknown key 'step' of a product; did you mean 'steps'?"},
+        {LEAST "schedule: {adamw.lr: {product: [cosine], steps: -3}}\n",
+         "'steps' of a product (integer) takes an integer in [0, inf); found '-3'"},
+        {LEAST "schedule: {adamw.lr: [{product: [{use: linear, steps: 4}]}, cosine]}\n",
+         "exp.yaml:6:23: schedule: a product needs 'steps' > 0, since another scheduler follows"},
+        {LEAST "schedule: {adamw.lr: {product: [cosine, {product: [cosine]}]}}\n",
+         "exp.yaml:6:41: schedule: a factor is a scheduler, not a product; write all factors in one list"},
         {LEAST "schedule: {adamw.lr: cosin}\n", "no scheduler is called 'cosin'; did you mean 'cosine'?"},
         {LEAST "schedule: {adamw.lr: [{use: linear, steps: 5}, 0.1]}\n", "no scheduler is called '0.1'"},
         /* YAML */

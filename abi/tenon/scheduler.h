@@ -5,6 +5,7 @@
  *
  * In an experiment a schedule is one scheduler or a sequence; in a sequence each but the last names its length in
  * the row `steps`, and each sees positions of its own segment. Convention: update t of a segment, t = 0, 1, ...
+ * A segment may be a product: its schedulers see the base 1, and the base times all their values is the value.
  *
  * Facts in the note's JSON text:
  *   slots   [{name, doc}]: f64 scalars kept for `observe`, in order, 0 at first; saved with the run
@@ -32,10 +33,13 @@ typedef struct tn_position {
     double epoch;    /* passes over the training set in the run before this update, with fraction */
     double samples;  /* samples seen in the run before this update */
     double tokens;   /* targets counted in the run before this update */
+    double batch;    /* samples of an update, accumulation included; 0: not known */
+    int64_t pass;    /* updates that a pass over the training set takes; 0: not known */
 } tn_position;
 TN_AT(tn_position, step, 8);
 TN_AT(tn_position, base, 24);
-TN_SIZE(tn_position, 56);
+TN_AT(tn_position, batch, 56);
+TN_SIZE(tn_position, 72);
 
 typedef struct tn_scheduler {
     uint32_t struct_size;

@@ -441,12 +441,18 @@ static void free_all(tn_instance **list, size_t count)
     tn_free(list);
 }
 
+static void free_schedule(tn_schedule *schedule)
+{
+    free_all(schedule->segments, schedule->segment_count);
+    tn_free(schedule->lengths);
+}
+
 void tn_experiment_free(tn_experiment *e)
 {
     if (!e)
         return;
     for (size_t i = 0; i < e->schedule_count; i++)
-        free_all(e->schedules[i].segments, e->schedules[i].segment_count);
+        free_schedule(&e->schedules[i]);
     tn_free(e->schedules);
     free_all(e->update, e->update_count);
     free_all(e->sinks, e->sink_count);

@@ -8,11 +8,22 @@
 #include "host/experiment/instance.h"
 
 /* What drives one hyper-parameter: a sequence of schedulers, each but the last with a row `steps` > 0. */
+/* What a scheduler is to its segment. */
+#define TN_SEGMENT_ALONE 0 /* the segment */
+#define TN_SEGMENT_FIRST 1 /* the first factor of a product */
+#define TN_SEGMENT_NEXT  2 /* a factor of the same product as the one before */
+
+typedef struct tn_segment {
+    int32_t factor; /* TN_SEGMENT_* */
+    int64_t steps;  /* length of the whole segment; 0: the rest of the run */
+} tn_segment;
+
 typedef struct tn_schedule {
     tn_instance *target;
     const tn_row *row;      /* of type TN_TYPE_REAL */
     double base;            /* the value the experiment gives */
-    tn_instance **segments; /* owned */
+    tn_instance **segments; /* schedulers in the order of the file, factors of products too; owned */
+    tn_segment *lengths;    /* of each */
     size_t segment_count;
 } tn_schedule;
 

@@ -64,16 +64,26 @@ static void print_update(const tn_experiment *e, tn_text *text)
     }
 }
 
+static void print_segment(const tn_schedule *schedule, size_t k, tn_text *text)
+{
+    const tn_segment *segment = &schedule->lengths[k];
+    int ends = k + 1 == schedule->segment_count || schedule->lengths[k + 1].factor != TN_SEGMENT_NEXT;
+    tn_text_add(text, segment->factor == TN_SEGMENT_NEXT ? ", " : "\n    - ");
+    if (segment->factor == TN_SEGMENT_FIRST)
+        tn_text_add(text, "{product: [");
+    print_component(schedule->segments[k], "", text);
+    if (segment->factor != TN_SEGMENT_ALONE && ends)
+        tn_text_addf(text, "], steps: %lld}", (long long)segment->steps);
+}
+
 static void print_schedules(const tn_experiment *e, tn_text *text)
 {
     tn_text_add(text, e->schedule_count ? "\nschedule:" : "\nschedule: none");
     for (size_t i = 0; i < e->schedule_count; i++) {
         const tn_schedule *schedule = &e->schedules[i];
         tn_text_addf(text, "\n  %s.%s:", tn_instance_call(schedule->target), schedule->row->name);
-        for (size_t k = 0; k < schedule->segment_count; k++) {
-            tn_text_add(text, "\n    - ");
-            print_component(schedule->segments[k], "", text);
-        }
+        for (size_t k = 0; k < schedule->segment_count; k++)
+            print_segment(schedule, k, text);
     }
 }
 

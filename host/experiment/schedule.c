@@ -4,6 +4,7 @@
  */
 #include "host/experiment/schedule.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "host/base/memory.h"
@@ -107,34 +108,104 @@ static int32_t find(const tn_build *build, const tn_experiment *e, const tn_yaml
 
 /* ---- segments ---- */
 
-/* All but the last must say how long they are. */
-static int32_t check_length(const tn_build *build, const tn_instance *segment, const tn_yaml *node)
-{
-    const tn_row *steps = tn_instance_row(segment, "steps");
-    if (!steps || steps->type != TN_TYPE_INTEGER)
-        return tn_place_error(build->err, TN_E_INVALID, node->place,
-                              "schedule: scheduler '%s' has no row 'steps', so it can only be the last",
-                              segment->info->name);
-    if (tn_instance_integer(segment, steps) <= 0)
-        return tn_place_error(build->err, TN_E_INVALID, node->place,
-                              "schedule: scheduler '%s' needs 'steps' > 0, since another follows", segment->info->name);
-    return TN_OK;
-}
-
-static int32_t add_segment(const tn_build *build, const tn_yaml *node, int is_last, tn_schedule *schedule)
+/* Adds the scheduler that `node` says. */
+static int32_t add_scheduler(const tn_build *build, const tn_yaml *node, int32_t factor, tn_schedule *schedule)
 {
     static const char *const kinds[] = {"scheduler", NULL};
     const tn_seat seat = {kinds, NULL, NULL};
-    tn_instance **segment = &schedule->segments[schedule->segment_count];
-    char *path = tn_format("schedule.%s.%s.%zu", tn_instance_call(schedule->target), schedule->row->name,
-                           schedule->segment_count);
-    int32_t status =
-        path ? tn_build_instance(build, &seat, node, node->place, path, NULL, segment) : tn_place_no_memory(build->err);
+    size_t i = schedule->segment_count;
+    char *path = tn_format("schedule.%s.%s.%zu", tn_instance_call(schedule->target), schedule->row->name, i);
+    int32_t status = path ? tn_build_instance(build, &seat, node, node->place, path, NULL, &schedule->segments[i])
+                          : tn_place_no_memory(build->err);
     tn_free(path);
     if (status)
         return status;
+    schedule->lengths[i].factor = factor;
     schedule->segment_count++;
-    return is_last ? TN_OK : check_length(build, *segment, node);
+    return TN_OK;
+}
+
+static int32_t add_single(const tn_build *build, const tn_yaml *node, int is_last, tn_schedule *schedule)
+{
+    int32_t status = add_scheduler(build, node, TN_SEGMENT_ALONE, schedule);
+    if (status)
+        return status;
+    const tn_instance *scheduler = schedule->segments[schedule->segment_count - 1];
+    const tn_row *steps = tn_instance_row(scheduler, "steps");
+    if (!is_last && (!steps || steps->type != TN_TYPE_INTEGER))
+        return tn_place_error(build->err, TN_E_INVALID, node->place,
+                              "schedule: scheduler '%s' has no row 'steps', so it can only be the last",
+                              scheduler->info->name);
+    int64_t length = steps && steps->type == TN_TYPE_INTEGER ? tn_instance_integer(scheduler, steps) : 0;
+    if (!is_last && length <= 0)
+        return tn_place_error(build->err, TN_E_INVALID, node->place,
+                              "schedule: scheduler '%s' needs 'steps' > 0, since another follows",
+                              scheduler->info->name);
+    schedule->lengths[schedule->segment_count - 1].steps = length;
+    return TN_OK;
+}
+
+/* The factors of `{product: [...], steps: n}`, or NULL. */
+static const tn_yaml *product_of(const tn_yaml *node)
+{
+    return node->kind == TN_YAML_MAPPING ? tn_yaml_get(node, "product") : NULL;
+}
+
+static int32_t product_steps(const tn_build *build, const tn_yaml *node, int is_last, int64_t *ret)
+{
+    static const tn_row row = {.name = "steps",
+                               .type = TN_TYPE_INTEGER,
+                               .range_text = "[0, inf)",
+                               .range = {0, HUGE_VAL, 0, 1, 0, "", ""},
+                               .size = sizeof(int64_t)};
+    const tn_yaml *steps = tn_yaml_get(node, "steps");
+    int32_t status = steps ? tn_value_set(&row, "a product", steps, ret, build->err) : TN_OK;
+    if (status || is_last || *ret > 0)
+        return status;
+    return tn_place_error(build->err, TN_E_INVALID, node->place,
+                          "schedule: a product needs 'steps' > 0, since another scheduler follows");
+}
+
+static int32_t add_product(const tn_build *build, const tn_yaml *node, int is_last, tn_schedule *schedule)
+{
+    static const char *const known[] = {"product", "steps"};
+    const tn_yaml *factors = product_of(node);
+    char found[TN_FOUND_MAX];
+    int64_t steps = 0;
+    int32_t status = tn_build_check_keys(node, known, 2, "a product", build->err);
+    tn_value_found(factors, found);
+    if (!status && (factors->kind != TN_YAML_SEQUENCE || factors->count == 0))
+        return tn_place_error(build->err, TN_E_INVALID, factors->place,
+                              "schedule: a product takes a list of schedulers; found %s", found);
+    if (!status)
+        status = product_steps(build, node, is_last, &steps);
+    for (const tn_yaml *factor = factors->first; factor && !status; factor = factor->next)
+        if (product_of(factor))
+            status = tn_place_error(build->err, TN_E_INVALID, factor->place,
+                                    "schedule: a factor is a scheduler, not a product; write all factors in one list");
+    for (const tn_yaml *factor = status ? NULL : factors->first; factor && !status; factor = factor->next) {
+        status = add_scheduler(build, factor, factor == factors->first ? TN_SEGMENT_FIRST : TN_SEGMENT_NEXT, schedule);
+        if (!status)
+            schedule->lengths[schedule->segment_count - 1].steps = steps;
+    }
+    return status;
+}
+
+/* Schedulers in a segment, at least 1. */
+static size_t scheduler_count(const tn_yaml *node)
+{
+    const tn_yaml *factors = product_of(node);
+    return factors && factors->kind == TN_YAML_SEQUENCE && factors->count ? factors->count : 1;
+}
+
+static int32_t reserve(const tn_build *build, const tn_yaml *first, size_t count, tn_schedule *schedule)
+{
+    size_t schedulers = 0;
+    for (size_t i = 0; i < count; i++, first = first->next)
+        schedulers += scheduler_count(first);
+    schedule->segments = tn_alloc(schedulers, sizeof *schedule->segments);
+    schedule->lengths = tn_alloc(schedulers, sizeof *schedule->lengths);
+    return schedule->segments && schedule->lengths ? TN_OK : tn_place_no_memory(build->err);
 }
 
 static int32_t add_schedule(const tn_build *build, const tn_yaml *entry, tn_experiment *e)
@@ -148,13 +219,12 @@ static int32_t add_schedule(const tn_build *build, const tn_yaml *entry, tn_expe
     if (!count)
         return tn_place_error(build->err, TN_E_INVALID, entry->place, "schedule: '%s' needs a scheduler", entry->key);
     schedule->base = *tn_instance_real(schedule->target, schedule->row);
-    schedule->segments = tn_alloc(count, sizeof *schedule->segments);
-    if (!schedule->segments)
-        return tn_place_no_memory(build->err);
     e->schedule_count++;
     const tn_yaml *node = is_list ? entry->first : entry;
+    status = reserve(build, node, count, schedule);
     for (size_t i = 0; i < count && !status; i++, node = node->next)
-        status = add_segment(build, node, i + 1 == count, schedule);
+        status = product_of(node) ? add_product(build, node, i + 1 == count, schedule)
+                                  : add_single(build, node, i + 1 == count, schedule);
     return status;
 }
 

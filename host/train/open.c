@@ -216,8 +216,8 @@ static int32_t plan_steps(tn_trainer *t, tn_error *err)
     t->order_epoch = t->evaluated_at = t->checkpointed_at = -1;
     t->order_key = tn_hash_key(e->seed, "data", "order");
     t->held = -1;
-    status = tn_schedules_open(t->options.registry, e, t->attempts, (double)t->train.split.samples,
-                               (double)t->train.split.samples / (double)t->windows, &t->schedules, err);
+    status = tn_schedules_open(t->options.registry, e, t->attempts, (double)t->train.split.samples, t->windows,
+                               &t->schedules, err);
     for (size_t i = 0; status == TN_OK && i < e->schedule_count; i++)
         status = check_state(t, i, err);
     return status;

@@ -13,26 +13,21 @@
 
 typedef struct {
     const tn_schedule *schedule;
-    tn_scheduler *tables; /* one a segment */
-    int64_t *starts;      /* update at which each segment begins */
-    double **slots;       /* one block a segment, NULL where its scheduler keeps nothing */
+    tn_scheduler *tables; /* one a scheduler */
+    int64_t *starts;      /* update at which each one's segment begins */
+    double **slots;       /* one block a scheduler, NULL where it keeps nothing */
     char *name;
     double *place; /* in the target's hyper struct */
     double lo, hi; /* seen when looking ahead */
 } driver;
 
 struct tn_schedules {
-    double epoch, window; /* samples of a pass and of an update */
+    double epoch, window, batch; /* samples of a pass, of an update in the mean, and of one that is whole */
+    int64_t pass;                /* updates of a pass */
     driver *list;
     size_t count;
     int64_t horizon;
 };
-
-static int64_t segment_steps(const tn_instance *segment)
-{
-    const tn_row *row = tn_instance_row(segment, "steps");
-    return row ? tn_instance_integer(segment, row) : 0;
-}
 
 static size_t slot_count(const tn_instance *segment)
 {
@@ -44,7 +39,7 @@ static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
     int64_t start = 0;
     for (size_t i = 0; i < d->schedule->segment_count; i++) {
         const tn_instance *segment = d->schedule->segments[i];
-        int32_t status = tn_registry_load(registry, segment->entry, &d->tables[i], sizeof d->tables[i], err);
+        int32_t status = tn_instance_load(segment, registry, &d->tables[i], sizeof d->tables[i], err);
         if (status != TN_OK)
             return status;
         if (!d->tables[i].value)
@@ -53,32 +48,60 @@ static int32_t open_segments(tn_registry *registry, driver *d, tn_error *err)
         d->slots[i] = slots ? tn_alloc(slots, sizeof **d->slots) : NULL;
         if (slots && !d->slots[i])
             return tn_error_set(err, TN_E_MEMORY, "no memory for the schedules");
-        d->starts[i] = start;
-        if (__builtin_add_overflow(start, segment_steps(segment), &start))
+        int follows = d->schedule->lengths[i].factor == TN_SEGMENT_NEXT;
+        d->starts[i] = follows ? d->starts[i - 1] : start;
+        if (!follows && __builtin_add_overflow(start, d->schedule->lengths[i].steps, &start))
             return tn_error_set(err, TN_E_INVALID, "schedule %s: the steps of its parts are more than 2^63 in all",
                                 d->name);
     }
     return TN_OK;
 }
 
-/* The segment that a position of the run falls into; the position becomes one of the segment. */
-static size_t enter_segment(const tn_schedules *schedules, const driver *d, tn_position *position)
+/* The schedulers first .. end of the segment that a step of the run falls into: one, or the factors of a product. */
+static size_t find_segment(const driver *d, int64_t step, size_t *ret_end)
 {
+    const tn_segment *lengths = d->schedule->lengths;
     size_t i = d->schedule->segment_count - 1;
-    while (i > 0 && d->starts[i] > position->step)
+    while (i > 0 && d->starts[i] > step)
         i--;
-    int64_t steps = segment_steps(d->schedule->segments[i]), left = schedules->horizon - d->starts[i];
-    position->struct_size = sizeof *position;
-    position->base = d->schedule->base;
-    position->step -= d->starts[i];
-    position->horizon = steps > 0 ? steps : left > 0 ? left : 1;
+    *ret_end = i + 1;
+    while (lengths[i].factor == TN_SEGMENT_NEXT)
+        i--;
     return i;
 }
 
-static double value_at(const tn_schedules *schedules, const driver *d, tn_position position)
+/* Its own length counts in a factor that has one; else the segment's. */
+static int64_t horizon_of(const tn_schedules *schedules, const driver *d, size_t i)
 {
-    size_t i = enter_segment(schedules, d, &position);
-    return d->tables[i].value(d->schedule->segments[i]->hyper, &position, d->slots[i]);
+    const tn_instance *scheduler = d->schedule->segments[i];
+    const tn_row *steps = tn_instance_row(scheduler, "steps");
+    int64_t own = steps && steps->type == TN_TYPE_INTEGER ? tn_instance_integer(scheduler, steps) : 0;
+    int64_t segment = d->schedule->lengths[i].steps, left = schedules->horizon - d->starts[i];
+    return own > 0 ? own : segment > 0 ? segment : left > 0 ? left : 1;
+}
+
+/* A position of the run as scheduler i sees it. */
+static tn_position seen_by(const tn_schedules *schedules, const driver *d, size_t i, const tn_position *position)
+{
+    tn_position at = *position;
+    at.struct_size = sizeof at;
+    at.base = d->schedule->lengths[i].factor == TN_SEGMENT_ALONE ? d->schedule->base : 1;
+    at.step -= d->starts[i];
+    at.horizon = horizon_of(schedules, d, i);
+    at.batch = schedules->batch;
+    at.pass = schedules->pass;
+    return at;
+}
+
+static double value_at(const tn_schedules *schedules, const driver *d, const tn_position *position)
+{
+    size_t end, i = find_segment(d, position->step, &end);
+    double value = d->schedule->lengths[i].factor == TN_SEGMENT_ALONE ? 1 : d->schedule->base;
+    for (; i < end; i++) {
+        tn_position at = seen_by(schedules, d, i, position);
+        value *= d->tables[i].value(d->schedule->segments[i]->hyper, &at, d->slots[i]);
+    }
+    return value;
 }
 
 static int32_t check_value(const driver *d, int64_t step, double value, tn_error *err)
@@ -96,7 +119,7 @@ static int32_t look_at(const tn_schedules *s, driver *d, int64_t step, tn_error 
 {
     double samples = (double)step * s->window;
     tn_position position = {.step = step, .epoch = samples / s->epoch, .samples = samples, .tokens = samples};
-    double value = value_at(s, d, position);
+    double value = value_at(s, d, &position);
     d->lo = value < d->lo ? value : d->lo;
     d->hi = value > d->hi ? value : d->hi;
     return check_value(d, step, value, err);
@@ -133,7 +156,7 @@ static int32_t open_driver(tn_registry *registry, const tn_schedule *schedule, d
 }
 
 int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment, int64_t horizon, double epoch,
-                          double window, tn_schedules **ret, tn_error *err)
+                          int64_t pass, tn_schedules **ret, tn_error *err)
 {
     tn_schedules *schedules = tn_alloc(1, sizeof *schedules);
     if (!schedules || !(schedules->list = tn_alloc(experiment->schedule_count + 1, sizeof *schedules->list))) {
@@ -142,7 +165,9 @@ int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment
     }
     schedules->horizon = horizon;
     schedules->epoch = epoch;
-    schedules->window = window;
+    schedules->pass = pass;
+    schedules->window = epoch / (double)pass;
+    schedules->batch = (double)experiment->batch * (double)experiment->accumulate;
     int32_t status = TN_OK;
     for (; schedules->count < experiment->schedule_count && status == TN_OK; schedules->count++)
         status =
@@ -176,7 +201,7 @@ int32_t tn_schedules_apply(tn_schedules *schedules, const tn_position *position,
 {
     for (size_t i = 0; i < schedules->count; i++) {
         const driver *d = &schedules->list[i];
-        double value = value_at(schedules, d, *position);
+        double value = value_at(schedules, d, position);
         int32_t status = check_value(d, position->step, value, err);
         if (status != TN_OK)
             return status;
@@ -246,14 +271,21 @@ int32_t tn_schedules_check_metrics(const tn_schedules *schedules, const char *co
     return TN_OK;
 }
 
+static void observe(const tn_schedules *schedules, driver *d, size_t i, const tn_position *position,
+                    const tn_field *fields, size_t count)
+{
+    tn_position at = seen_by(schedules, d, i, position);
+    for (size_t n = 0; n < count && d->tables[i].observe; n++)
+        if (strcmp(short_name(fields[n].name), watched(d->schedule->segments[i])) == 0)
+            d->tables[i].observe(d->schedule->segments[i]->hyper, &at, fields[n].value, d->slots[i]);
+}
+
 void tn_schedules_observe(tn_schedules *schedules, const tn_position *position, const tn_field *fields, size_t count)
 {
     for (size_t i = 0; i < schedules->count; i++) {
         driver *d = &schedules->list[i];
-        tn_position at = *position;
-        size_t s = enter_segment(schedules, d, &at);
-        for (size_t n = 0; n < count && d->tables[s].observe; n++)
-            if (strcmp(short_name(fields[n].name), watched(d->schedule->segments[s])) == 0)
-                d->tables[s].observe(d->schedule->segments[s]->hyper, &at, fields[n].value, d->slots[s]);
+        size_t end, k = find_segment(d, position->step, &end);
+        for (; k < end; k++)
+            observe(schedules, d, k, position, fields, count);
     }
 }

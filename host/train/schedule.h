@@ -13,10 +13,10 @@
 typedef struct tn_schedules tn_schedules;
 
 /* Loads the schedulers and looks ahead: a value outside its row's range is refused now, not in the middle of a night.
- * `horizon`: updates of the whole run; `epoch` and `window`: samples of a pass and of an update. Of more than 100,000
+ * `horizon`: updates of the whole run; `epoch` and `pass`: samples and updates of a pass. Of more than 100,000
  * updates a part is looked at, the ends of all segments included. [main] */
 int32_t tn_schedules_open(tn_registry *registry, const tn_experiment *experiment, int64_t horizon, double epoch,
-                          double window, tn_schedules **ret, tn_error *err);
+                          int64_t pass, tn_schedules **ret, tn_error *err);
 /* Refuses a scheduler that watches a metric which evaluations, with these fields ("test/loss", ...), do not give. */
 int32_t tn_schedules_check_metrics(const tn_schedules *schedules, const char *const *names, size_t count,
                                    tn_error *err);
