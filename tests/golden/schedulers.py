@@ -3,14 +3,14 @@
 """Writes schedulers.json: what schedulers must give, from the formulas in f64, independent of the C code.
 
 A case is a sequence of segments over `total` updates (0: not known); each but the last has `steps`. `values` are those
-of updates 0, 1, ...; settings are text, as in an experiment. Run: python3 schedulers.py > schedulers.json
+of updates 0, 1, ...; settings are text, as in an experiment. `pass` updates are an epoch, `batch` samples an update.
+Run: python3 schedulers.py > schedulers.json
 """
 import json
 import math
+from fractions import Fraction
 
-
-def length_of(segment, rest):
-    return int(segment.get("steps", 0)) or rest
+NAN = float("nan")
 
 
 def part_done(t, length, reaches):
@@ -21,27 +21,222 @@ def part_done(t, length, reaches):
     return max(0.0, numerator / denominator)
 
 
-def value_of(segment, t, rest, base):
-    def given(name, default):
-        number = float(segment.get(name, default))
-        return base if math.isnan(number) else number
+class Segment:
+    """One scheduler's settings and the position that it is asked for."""
 
-    use = segment["use"]
-    if use == "constant":
-        return given("value", "nan")
-    start, end = given("start", "nan"), given("end", "0" if use == "cosine" else "nan")
-    length = length_of(segment, rest)
-    if length == 0:
-        return start
-    reaches = segment.get("reaches", "auto")
-    if reaches == "auto":
-        reaches = "start" if int(segment.get("steps", 0)) else "both"
-    part = part_done(t, length, reaches)
-    weight = part if use == "linear" else math.sin(math.pi / 2 * part) ** 2
+    def __init__(self, settings, base, t, rest, per_epoch, batch):
+        self.s, self.base, self.t, self.rest, self.per_epoch, self.batch = settings, base, t, rest, per_epoch, batch
+
+    def text(self, name, default):
+        return self.s.get(name, default)
+
+    def number(self, name, default):
+        return float(self.s.get(name, default))
+
+    def integer(self, name, default):
+        return int(self.s.get(name, default))
+
+    def flag(self, name):
+        return self.s.get(name, "false") == "true"
+
+    def or_base(self, name, default=NAN):
+        number = self.number(name, default)
+        return self.base if math.isnan(number) else number
+
+    def length(self):
+        return self.integer("steps", 0) or self.rest
+
+    def time(self):
+        """In steps or epochs, as a fraction of integers."""
+        return Fraction(self.t, self.per_epoch if self.text("unit", "steps") == "epochs" else 1)
+
+    def part(self):
+        reaches = self.text("reaches", "auto")
+        if reaches == "auto":
+            reaches = "start" if self.integer("steps", 0) else "both"
+        return part_done(self.t, self.length(), reaches)
+
+
+def mix(start, end, weight):
     return (1 - weight) * start + weight * end
 
 
-def values_of(segments, total, base, count):
+def ramp(weight, end="nan"):
+    """A scheduler that goes from start to end by a weight of the part done."""
+
+    def value(g):
+        start, last = g.or_base("start"), g.or_base("end", end)
+        return mix(start, last, weight(g, g.part())) if g.length() else start
+
+    return value
+
+
+def half_cosine(p):
+    return math.sin(math.pi / 2 * p) ** 2
+
+
+def geometric(g):
+    start, end = g.or_base("start"), g.or_base("end")
+    return math.exp(mix(math.log(start), math.log(end), g.part())) if g.length() else start
+
+
+def step(g):
+    value = g.base
+    for _ in range(int(g.time() // g.integer("every", 1000))):
+        value *= g.number("gamma", 0.1)
+    return value
+
+
+def multistep(g):
+    value = g.base
+    for milestone in json.loads(g.text("milestones", "[32000, 48000]")):
+        if g.time() >= milestone:
+            value *= g.number("gamma", 0.1)
+    return value
+
+
+def exponential(g):
+    value = g.base * math.exp(math.log(g.number("gamma", 0.9)) * float(g.time()) / g.number("every", 1000))
+    end = g.number("end", "nan")
+    if not math.isnan(end) and (value < end <= g.base or value > end >= g.base):
+        value = end
+    return value
+
+
+def polynomial_weight(g, p):
+    if g.flag("cycle"):
+        length = g.integer("steps", 0)
+        while g.t > length:
+            length += g.integer("steps", 0)
+        p = g.t / length
+    return 1 - (1 - p ** g.number("k", 1)) ** g.number("power", 1)
+
+
+def tanh_weight(g, p):
+    lower, upper = g.number("lower", -7), g.number("upper", 3)
+    x = lower + (upper - lower) * p
+    return 1 / (1 + math.exp(-2 * x)) if p < 1 else 1
+
+
+def cosine_restarts(g):
+    start, end, mult = g.or_base("start"), g.number("end", 0), Fraction(g.text("mult", "1"))
+    cycles, period, decay, t = g.integer("cycles", 0), Fraction(g.text("period", "0")), g.number("decay", 1), g.time()
+    if not period:
+        if not g.length():
+            return start
+        cycles, t = cycles or 1, Fraction(g.t)
+        period = Fraction(g.length()) / sum(mult ** i for i in range(cycles))
+    i = 0
+    while t >= period:
+        t, period, start, i = t - period, period * mult, start * decay, i + 1
+    if cycles and i >= cycles:
+        return end
+    return mix(start, end, half_cosine(float(t / period)))
+
+
+def one_cycle(g):
+    peak = g.or_base("peak")
+    start = g.number("start", NAN)
+    start = peak / g.number("div", 25) if math.isnan(start) else start
+    end = g.number("end", NAN)
+    end = start / g.number("final_div", 1e4) if math.isnan(end) else end
+    length, rise = g.length(), Fraction(g.text("rise", "0.3"))
+    if not length:
+        return start
+    if g.t >= length - 1:
+        return end
+    three = g.flag("three_phase")
+    corners = [(Fraction(0), start), (rise * length - 1, peak)] + [(2 * rise * length - 2, start)] * three
+    corners.append((Fraction(length - 1), end))
+    while len(corners) > 2 and g.t > corners[1][0]:
+        corners.pop(0)
+    (x0, y0), (x1, y1) = corners[:2]
+    p = float((g.t - x0) / (x1 - x0)) if x1 > x0 else 1.0
+    return mix(y0, y1, p if g.text("anneal", "cosine") == "linear" else half_cosine(p))
+
+
+def cyclic(g):
+    peak = g.or_base("peak")
+    start = g.number("start", NAN)
+    start = peak / g.number("div", 4) if math.isnan(start) else start
+    up = Fraction(g.text("up", "2000"))
+    down = Fraction(g.text("down", "0")) or up
+    t, height = g.time(), 1.0
+    if g.text("mode", "triangular") == "exp-range":
+        height = math.exp(math.log(g.number("gamma", 1)) * float(t))
+    while t >= up + down:
+        t -= up + down
+        if g.text("mode", "triangular") == "triangular2":
+            height /= 2
+    return start + height * (peak - start) * float(t / up if t <= up else 1 - (t - up) / down)
+
+
+def noam(g):
+    n, warmup = g.t + 1, g.integer("warmup", 4000)
+    return g.or_base("factor", 1) * g.integer("width", 512) ** -0.5 * min(n ** -0.5, n * warmup ** -1.5)
+
+
+def inverse_sqrt(g):
+    warmup = g.integer("warmup", 0)
+    if g.t < warmup:
+        return mix(g.or_base("start", 0), g.base, part_done(g.t, warmup, g.text("reaches", "start")))
+    scale = g.integer("timescale", 0) or warmup or 10000
+    return max(g.base * math.sqrt(scale / (g.t - warmup + scale)), min(g.number("minimum", 0), g.base))
+
+
+def inverse_time(g):
+    return g.base * (1 + g.number("rate", 1) * float(g.time()) / g.number("every", 1000)) ** -g.number("power", 1)
+
+
+WSD = {"linear": lambda q: 1 - q, "cosine": lambda q: (1 + math.cos(math.pi * q)) / 2, "sqrt": lambda q: 1 - q ** 0.5,
+       "square": lambda q: 1 - q * q, "exponential": lambda q: 2 * 0.5 ** q - 1}
+
+
+def wsd(g):
+    warmup, end, length, reaches = g.integer("warmup", 0), g.number("end", 0), g.length(), g.text("reaches", "end")
+    if g.t < warmup:
+        return mix(g.number("start", 0), g.base, part_done(g.t, warmup, reaches))
+    decay = min(g.integer("decay", 0) or -(-length // 10), max(length - warmup, 1))
+    first = length - decay
+    if not length or g.t < first:
+        return g.base
+    q, shape = part_done(g.t - first, decay, reaches), g.text("shape", "sqrt")
+    if shape == "geometric":
+        return g.base * ((end or g.base / 1000) / g.base) ** q
+    return end + (g.base - end) * WSD[shape](q)
+
+
+def warmup(g):
+    start, end, shape, length = g.or_base("start", 0), g.or_base("end"), g.text("shape", "linear"), g.length()
+    q = g.part() if length else 0
+    if shape == "geometric":
+        return (start or end / 1000) ** (1 - q) * end ** q
+    if shape == "log" and length:
+        q = 1 if g.t + 1 >= length else math.log2(g.t + 1) / math.log2(length)
+    if shape == "exponential" and q < 1:
+        q = 1 - math.exp(-q * length / (g.number("tau", 0) or length / 5))
+    return mix(start, end, q)
+
+
+def batch_rule(g):
+    ratio = g.batch / g.integer("reference", 256) if g.batch else 1
+    return g.base * (ratio if g.text("rule", "linear") == "linear" else ratio ** 0.5)
+
+
+SCHEDULERS = {
+    "constant": lambda g: g.or_base("value"),
+    "linear": ramp(lambda g, p: p),
+    "cosine": ramp(lambda g, p: half_cosine(p ** g.number("k", 1)), "0"),
+    "polynomial": ramp(polynomial_weight, "0"),
+    "rex": ramp(lambda g, p: 1 - (1 - p) / (0.5 + 0.5 * (1 - p)), "0"),
+    "tanh": ramp(tanh_weight, "0"),
+    "geometric": geometric, "step": step, "multistep": multistep, "exponential": exponential,
+    "cosine-restarts": cosine_restarts, "one-cycle": one_cycle, "cyclic": cyclic, "noam": noam,
+    "inverse-sqrt": inverse_sqrt, "inverse-time": inverse_time, "wsd": wsd, "warmup": warmup, "batch-rule": batch_rule,
+}
+
+
+def values_of(segments, total, base, count, per_epoch, batch):
     values = []
     for t in range(count):
         first = 0
@@ -51,17 +246,22 @@ def values_of(segments, total, base, count):
             first += int(segment["steps"])
         else:
             segment = segments[-1]
-        values.append(value_of(segment, t - first, max(total - first, 0), base))
+        g = Segment(segment, base, t - first, max(total - first, 0), per_epoch, batch)
+        values.append(SCHEDULERS[segment["use"]](g))
     return values
 
 
-def case(name, base, total, count, *segments):
-    return {"name": name, "base": base, "total": total, "segments": list(segments),
-            "values": values_of(segments, total, base, count)}
+def case(name, base, total, count, *segments, per_epoch=1, batch=0):
+    return {"name": name, "base": base, "total": total, "pass": per_epoch, "batch": batch, "segments": list(segments),
+            "values": values_of(segments, total, base, count, per_epoch, batch)}
 
 
 def segment(use, **settings):
-    return {"use": use, **{key: str(value) for key, value in settings.items()}}
+    return {"use": use, **{key: str(value).lower() if isinstance(value, bool) else str(value)
+                           for key, value in settings.items()}}
+
+
+RAMPS = ("linear", "cosine", "polynomial", "rex", "tanh")
 
 
 cases = [
@@ -88,10 +288,102 @@ cases = [
          segment("constant", steps=30), segment("linear", end=0.002)),
 ] + [
     case(f"{use}, {reaches}", 3, 11, 14, segment(use, start=2, end=-1, steps=7, reaches=reaches))
-    for use in ("linear", "cosine") for reaches in ("auto", "start", "end", "both")
+    for use in RAMPS for reaches in ("auto", "start", "end", "both")
 ] + [
     case(f"{use} to the end, {reaches}", 3, 11, 14, segment(use, end=0.3, reaches=reaches))
-    for use in ("linear", "cosine") for reaches in ("auto", "start", "end", "both")
+    for use in RAMPS for reaches in ("auto", "start", "end", "both")
+]
+
+cases += [
+    case("SCH-02 restarts after 1, 2, 4", 0.5, 40, 16, segment("cosine-restarts", period=1, mult=2)),
+    case("SCH-04 one-cycle of ten", 0.1, 10, 12, segment("one-cycle")),
+    case("SCH-10 multistep", 0.2, 10, 10, segment("multistep", milestones="[2, 8]")),
+    case("SCH-11 multistep, the milestone is passed", 1, 15, 15, segment("multistep", milestones="[5]")),
+    case("SCH-14 halved at each update", 1, 3, 3, segment("step", every=1, gamma=0.5)),
+    case("step by epochs", 2, 40, 40, segment("step", every=3, gamma=0.3, unit="epochs"), per_epoch=4),
+    case("step behind a warm-up counts from its own start", 2, 40, 30, segment("linear", start=0, steps=5),
+         segment("step", every=2, unit="epochs"), per_epoch=4),
+    case("milestones in any order, twice", 3, 9, 12, segment("multistep", milestones="[7, 2, 7, 0]", gamma=0.5)),
+    case("milestones in epochs", 3, 30, 30, segment("multistep", milestones="[1, 3]", unit="epochs"), per_epoch=7),
+    case("multistep by default", 1, 9, 9, segment("multistep")),
+    case("exponential", 0.1, 50, 50, segment("exponential", gamma=0.95, every=1)),
+    case("exponential in epochs", 0.1, 50, 50, segment("exponential", gamma=0.5, every=2.5, unit="epochs"),
+         per_epoch=3),
+    case("exponential to an end", 1, 50, 50, segment("exponential", gamma=0.5, every=4, end=0.01)),
+    case("exponential that grows to an end", 1, 50, 50, segment("exponential", gamma=1.5, every=4, end=30)),
+    case("geometric up", 1e-5, 20, 24, segment("geometric", end=10)),
+    case("geometric down", 0.3, 30, 34, segment("geometric", end=1e-6, steps=17)),
+    case("geometric, both given", 7, 9, 9, segment("geometric", start=2, end=3, reaches="end")),
+    case("geometric, nothing known", 7, 0, 4, segment("geometric", end=3)),
+    case("polynomial, power 2", 1, 20, 24, segment("polynomial", power=2, end=0.1)),
+    case("polynomial, power 0.5, k 3", 1, 20, 24, segment("polynomial", power=0.5, end=0.1, steps=15, k=3)),
+    case("polynomial in cycles", 1, 60, 60, segment("polynomial", power=2, end=0.1, steps=12, cycle=True)),
+    case("cosine, k 2", 1, 20, 24, segment("cosine", k=2, end=0.2)),
+    case("tanh with the paper's bounds", 0.4, 50, 60, segment("tanh", lower=-6, upper=3, end=0.001, steps=40)),
+    case("restarts of 10 and 20", 1, 100, 75, segment("cosine-restarts", period=10, mult=2, end=0.1)),
+    case("restarts with mult 1.1", 1, 100, 75, segment("cosine-restarts", period=10, mult=1.1)),
+    case("restarts with a fraction", 1, 100, 60, segment("cosine-restarts", period=7.25, mult=1.5, decay=0.5)),
+    case("restarts in epochs, three cycles", 0.1, 60, 60,
+         segment("cosine-restarts", period=1.5, mult=2, cycles=3, end=0.01, unit="epochs"), per_epoch=4),
+    case("restarts that share the length", 0.1, 30, 33, segment("cosine-restarts", cycles=3)),
+    case("restarts that share 31 by 1, 2, 4", 0.1, 31, 33, segment("cosine-restarts", cycles=3, mult=2, start=0.7)),
+    case("one cosine where nothing is said", 0.1, 12, 14, segment("cosine-restarts")),
+    case("restarts, nothing known", 0.1, 0, 4, segment("cosine-restarts")),
+    case("one-cycle of 100", 1, 100, 105, segment("one-cycle")),
+    case("one-cycle, linear", 0.5, 37, 40, segment("one-cycle", anneal="linear", rise=0.21, div=10, final_div=100)),
+    case("one-cycle in three phases", 1, 50, 55, segment("one-cycle", three_phase=True)),
+    case("one-cycle in three phases, linear, rise 0.5", 1, 31, 31,
+         segment("one-cycle", three_phase=True, anneal="linear", rise=0.5, steps=31)),
+    case("one-cycle for momentum", 0.9, 50, 50, segment("one-cycle", start=0.95, peak=0.85, end=0.95)),
+    case("one-cycle for momentum in three phases", 0.9, 50, 50,
+         segment("one-cycle", start=0.95, peak=0.85, end=0.95, three_phase=True)),
+    case("one-cycle without a rise", 1, 10, 10, segment("one-cycle", rise=0)),
+    case("one-cycle that only rises", 1, 10, 10, segment("one-cycle", rise=1)),
+    case("one-cycle whose rise is one update", 1, 10, 10, segment("one-cycle", rise=0.1)),
+    case("one-cycle of one", 1, 1, 3, segment("one-cycle")),
+    case("one-cycle of two", 1, 2, 3, segment("one-cycle")),
+    case("one-cycle, nothing known", 1, 0, 3, segment("one-cycle")),
+    case("triangles", 1, 100, 60, segment("cyclic", up=7, start=0.1)),
+    case("triangles that are halved, crooked", 1, 100, 60, segment("cyclic", up=7, down=4, mode="triangular2")),
+    case("triangles that fade", 1, 100, 60, segment("cyclic", up=5, down=9, mode="exp-range", gamma=0.97, div=10)),
+    case("triangles for momentum", 0.9, 100, 60, segment("cyclic", up=5.5, start=0.95, peak=0.85)),
+    case("triangles in epochs", 1, 100, 60, segment("cyclic", up=1.5, unit="epochs", mode="triangular2"), per_epoch=6),
+    case("noam", 0.3, 50, 50, segment("noam", warmup=20, width=64)),
+    case("noam times the base", 0.3, 50, 50, segment("noam", warmup=20, width=64, factor="nan")),
+    case("inverse-sqrt", 0.3, 50, 50, segment("inverse-sqrt", warmup=10)),
+    case("inverse-sqrt with a timescale", 0.3, 50, 50, segment("inverse-sqrt", warmup=10, timescale=25, reaches="end")),
+    case("inverse-sqrt without warm-up", 0.3, 50, 50, segment("inverse-sqrt")),
+    case("inverse-sqrt, constant first, to a minimum", 0.3, 90, 90,
+         segment("inverse-sqrt", warmup=8, start="nan", minimum=0.1)),
+    case("inverse time", 0.3, 50, 50, segment("inverse-time", rate=0.5, every=10)),
+    case("inverse time, power 0.6, epochs", 0.3, 50, 50, segment("inverse-time", every=1, power=0.6, unit="epochs"),
+         per_epoch=4),
+    case("wsd, nothing known", 2, 0, 9, segment("wsd", warmup=3)),
+    case("wsd, warm-up and decay overlap", 2, 10, 12, segment("wsd", warmup=6, decay=9)),
+    case("wsd in front of another", 2, 40, 40, segment("wsd", steps=25, warmup=5, decay=10, end=0.5),
+         segment("constant")),
+    case("warm-up by epochs of steps", 2, 10, 10, segment("warmup")),
+    case("batch rule", 0.1, 4, 4, segment("batch-rule"), batch=1024),
+    case("batch rule, root", 0.1, 4, 4, segment("batch-rule", rule="sqrt", reference=32), batch=80),
+    case("batch rule, batch not known", 0.1, 4, 4, segment("batch-rule")),
+] + [
+    case(f"wsd {shape} {reaches}", 2, 40, 44,
+         segment("wsd", warmup=8, decay=12, shape=shape, reaches=reaches, end=0.1, start=0.05))
+    for shape in ("linear", "cosine", "sqrt", "square", "exponential", "geometric")
+    for reaches in ("start", "end", "both")
+] + [
+    case(f"wsd {shape} by default", 2, 43, 44, segment("wsd", shape=shape))
+    for shape in ("sqrt", "geometric", "exponential")
+] + [
+    case(f"warm-up {shape} {reaches}", 3, 30, 14, segment("warmup", shape=shape, reaches=reaches, steps=10))
+    for shape in ("linear", "exponential", "geometric", "log") for reaches in ("auto", "start", "end", "both")
+] + [
+    case(f"warm-up {shape} from 0.2 to 0.7, then cosine", 3, 30, 30,
+         segment("warmup", shape=shape, start=0.2, end=0.7, tau=4, steps=10), segment("cosine"))
+    for shape in ("linear", "exponential", "geometric", "log")
+] + [
+    case(f"warm-up {shape} of one update", 3, 30, 3, segment("warmup", shape=shape, steps=1))
+    for shape in ("linear", "exponential", "geometric", "log")
 ]
 
 print("[" + ",\n ".join(json.dumps(one) for one in cases) + "]")
