@@ -45,15 +45,29 @@ static void add_json(tn_text *text, const char *kind, const char *name, const tn
     tn_text_free(&plugin);
 }
 
+/* A line of a shell. */
+static void add_quoted(tn_text *text, const char *before, const char *word)
+{
+    tn_text_addf(text, "%s'", before);
+    for (; *word; word++) {
+        if (*word == '\'')
+            tn_text_add(text, "'\\''");
+        else
+            tn_text_char(text, *word);
+    }
+    tn_text_add(text, "'\n");
+}
+
 static void add_words(tn_text *text, const char *kind, const char *name, const tn_templated *made)
 {
     tn_text_addf(text, "%s: ", made->folder);
     add_files(text, tn_text_string(&made->files), " ", 0);
     tn_text_add(text, "\nnext:\n");
     if (made->pkgconfig)
-        tn_text_addf(text, "  export PKG_CONFIG_PATH=%s\n", made->pkgconfig);
-    tn_text_addf(text, "  cd %s\n  ./build.sh                     makes %s-%s.so\n", made->folder, kind, name);
-    tn_text_add(text, "  ./test.sh                      checks it, explains it, trains with it\n");
+        add_quoted(text, "  export PKG_CONFIG_PATH=", made->pkgconfig);
+    add_quoted(text, "  cd ", made->folder);
+    tn_text_addf(text, "  ./build.sh    # makes %s-%s.so\n", kind, name);
+    tn_text_add(text, "  ./test.sh     # checks it, explains it, trains with it\n");
 }
 
 int32_t tenon_new(tenon *handle, const char *kind, const char *name, const tenon_new_options *options, char **ret,
