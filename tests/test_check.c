@@ -63,6 +63,29 @@ static const bad_row bads[] = {
 #endif
     /* links of an update */
     /* models, data and what runs them */
+    {"layer-plan", "layer-plan", NULL, NULL},
+    {"layer-memory", "layer-memory", NULL, NULL},
+    {"layer-memory-written", "layer-memory", NULL, NULL},
+    {"layer-outputs", "layer-outputs", NULL, NULL},
+    {"layer-wishes", "layer-wishes", NULL, NULL},
+    {"layer-repeat", "layer-repeat", NULL, NULL},
+    {"layer-pieces", "layer-pieces", NULL, NULL},
+    {"layer-batch", "layer-batch", NULL, NULL},
+    {"layer-in-place", "layer-in-place", NULL, NULL},
+    {"layer-threads", "layer-threads", NULL, NULL},
+    {"layer-heap", "layer-heap", NULL, NULL},
+    {"layer-leak", "layer-leak", NULL, NULL},
+    {"layer-slopes", "layer-slopes", "layer-tangents", NULL},
+    {"layer-slopes-f32", "layer-slopes", "layer-tangents", NULL},
+    {"layer-tangents", "layer-tangents", NULL, NULL},
+    {"layer-state", "layer-state", NULL, NULL},
+    {"layer-freeze", "layer-freeze", "layer-memory", NULL},
+    {"layer-refresh", "layer-refresh", "normalizer-evaluation", NULL},
+    {"layer-nonfinite", "layer-nonfinite", NULL, NULL},
+    {"layer-random", "layer-random", "regularizer-mean", NULL},
+    {"regularizer-mean", "regularizer-mean", NULL, NULL},
+    {"normalizer-names", "normalizer-names", NULL, NULL},
+    {"normalizer-evaluation", "normalizer-evaluation", NULL, NULL},
 };
 
 #define BADS (sizeof bads / sizeof *bads)

@@ -72,8 +72,10 @@ size_t tn_guard_damage(const tn_guard *guard)
 {
     const unsigned char *pages = pages_of(guard), *data = guard->data;
     size_t found = 0;
-    for (const unsigned char *at = pages; at < pages + pages_size(guard); at++)
-        found += (at < data || at >= data + guard->bytes) && *at != FILL;
+    for (const unsigned char *at = pages; at < data; at++)
+        found += *at != FILL;
+    for (const unsigned char *at = data + guard->bytes; at < pages + pages_size(guard); at++)
+        found += *at != FILL;
     return found;
 }
 

@@ -1,9 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rules_graph.c: what components of a model, of its data and of what runs it must do.
+ * rules_graph.c: what components of a model, of its data and of what runs it must do: the table. A rule's plugin that
+ * breaks it is tests/bad/<id>.c.
  */
-#include "host/check/check.h"
+#include <string.h>
+
+#include "host/check/lone.h"
+#include "host/check/rules_graph.h"
+
+static bool is_kind(const tn_check_subject *subject, const char *kind)
+{
+    return tn_lone_applies(subject) && strcmp(subject->entry->kind, kind) == 0;
+}
+
+static bool is_regularizer(const tn_check_subject *subject) { return is_kind(subject, "regularizer"); }
+static bool is_normalizer(const tn_check_subject *subject) { return is_kind(subject, "normalizer"); }
 
 const tn_check_rule tn_check_graph_rules[] = {
+    {"layer-plan",
+     "infer plans one output with the batch first and parameters and buffers with names of their own, the same each "
+     "time, and gives a reason where it refuses",
+     tn_lone_applies, tn_check_layer_plan},
+    {"layer-memory",
+     "No call touches memory beyond what it was lent, and none writes what is lent for reading: the host's arena has "
+     "other tensors there",
+     tn_lone_applies, tn_check_layer_memory},
+    {"layer-outputs",
+     "y, dx and, without TN_ACCUMULATE, gradients are set whole, whatever they and the scratch held before",
+     tn_lone_applies, tn_check_layer_outputs},
+    {"layer-wishes",
+     "TN_WANT_DX and TN_WANT_DW change nothing but what is computed, and TN_ACCUMULATE adds to the gradients",
+     tn_lone_applies, tn_check_layer_wishes},
+    {"layer-repeat",
+     "The same call gives the same bits whatever was called between: a plugin keeps no memory of its own",
+     tn_lone_applies, tn_check_layer_repeat},
+    {"layer-pieces",
+     "Results do not depend on how the host cuts a call into pieces; partial gradients are of their own rows",
+     tn_lone_applies, tn_check_layer_pieces},
+    {"layer-batch", "Any batch up to the planned one can be run, and nothing behind it is written; no rows sum up to 0",
+     tn_lone_applies, tn_check_layer_batch},
+    {"layer-in-place", "Where the note says in_place, y may be x and dx may be dy, with the same bits", tn_lone_applies,
+     tn_check_layer_in_place},
+    {"layer-threads", "Pieces, and layers side by side, run on several threads at once with the same bits",
+     tn_lone_applies, tn_check_layer_threads},
+    {"layer-heap", "forward and backward allocate nothing: a step of training must not wait for the heap",
+     tn_lone_applies, tn_check_layer_heap},
+    {"layer-leak", "10,000 calls and 1,000 plans leave no memory and no file behind", tn_lone_applies,
+     tn_check_layer_leak},
+    {"layer-slopes", "dx and gradients are the derivatives of forward, by central differences", tn_lone_applies,
+     tn_check_layer_slopes},
+    {"layer-tangents", "Tangents, where offered, are the derivatives along the direction, by central differences",
+     tn_lone_applies, tn_check_layer_tangents},
+    {"layer-state", "Buffers are all that training keeps: a new process that goes on from them computes the same bits",
+     tn_lone_applies, tn_check_layer_state},
+    {"layer-freeze",
+     "Evaluation, backward and calls under TN_FREEZE leave buffers alone: a replay must not count twice",
+     tn_lone_applies, tn_check_layer_freeze},
+    {"layer-refresh", "Under `refresh` buffers become the mean over the batches, whatever they held before",
+     tn_lone_applies, tn_check_layer_refresh},
+    {"layer-nonfinite", "A NaN in x or dy is not swallowed, and no number crashes: a run that goes wrong must show it",
+     tn_lone_applies, tn_check_layer_nonfinite},
+    {"layer-random",
+     "Random numbers depend on the key, the attempt and the element alone, so that a replay draws them again; "
+     "evaluation draws none",
+     tn_lone_applies, tn_check_layer_random},
+    {"regularizer-mean", "In the mean over attempts training gives what evaluation gives", is_regularizer,
+     tn_check_regularizer_mean},
+    {"normalizer-names",
+     "Rows, parameters and buffers of a normalizer carry the names, starts and role of normalizer.h, by which "
+     "experiments and checkpoints find them",
+     is_normalizer, tn_check_normalizer_names},
+    {"normalizer-evaluation",
+     "Evaluation takes its statistics from buffers, not from the batch, and agrees with training on them",
+     is_normalizer, tn_check_normalizer_evaluation},
     {0},
 };

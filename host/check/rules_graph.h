@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rules_graph.h: the rules of tn_check_graph_rules, by the file that they are in. Each is the `run` of a tn_check_rule.
+ */
+#ifndef TENON_HOST_CHECK_RULES_GRAPH_H
+#define TENON_HOST_CHECK_RULES_GRAPH_H
+
+#include "host/check/check.h"
+
+typedef void tn_check_run_rule(const tn_check_subject *subject, tn_check_finding *finding);
+
+/* rules_graph_layer.c: memory, pieces, repeats */
+tn_check_run_rule tn_check_layer_plan, tn_check_layer_memory, tn_check_layer_outputs, tn_check_layer_wishes,
+    tn_check_layer_repeat, tn_check_layer_pieces, tn_check_layer_batch, tn_check_layer_in_place, tn_check_layer_threads,
+    tn_check_layer_heap, tn_check_layer_leak;
+
+/* rules_graph_slopes.c: derivatives */
+tn_check_run_rule tn_check_layer_slopes, tn_check_layer_tangents;
+
+/* rules_graph_state.c: buffers, random numbers, numbers that are none */
+tn_check_run_rule tn_check_layer_state, tn_check_layer_freeze, tn_check_layer_refresh, tn_check_layer_nonfinite,
+    tn_check_layer_random, tn_check_regularizer_mean, tn_check_normalizer_names, tn_check_normalizer_evaluation;
+
+#endif
