@@ -28,7 +28,7 @@ import tempfile
 import traceback
 
 SOURCE, BUILD = map(os.path.abspath, sys.argv[1:3])
-PAGES = ["README.md", "docs/plugin-author.md", "docs/experiment.md"]
+PAGES = ["README.md", "docs/plugin-author.md", "docs/experiment.md", "docs/schedulers.md"]
 LINKED = PAGES + ["docs/architecture.md", "CHANGELOG.md"]
 EXAMPLE = "docs/experiments/fashion-mlp.yaml"
 CASES = []
@@ -283,7 +283,7 @@ def commands_exist():
 
 @case
 def readme_names_every_plugin():
-    lists = re.findall(r"^  '[\w-]+': \[(.*)\],", read("plugins/meson.build"), re.M)
+    lists = re.findall(r"^  '[\w-]+': \[([^]]*)\],", read("plugins/meson.build"), re.M)
     names = re.findall(r"'([\w-]+)'", "".join(lists))
     table = "\n".join(l for l in read("README.md").split("\n") if l.startswith("|"))
     missing = [n for n in names if not re.search(rf"(?<![\w-]){n}(?![\w-])", table)]
@@ -336,6 +336,19 @@ def author_knows_types_and_statuses():
 def experiment_commands():
     with Work() as work:
         run_page(work, "docs/experiment.md")
+
+
+@case
+def scheduler_commands():
+    with Work() as work:
+        run_page(work, "docs/schedulers.md")
+
+
+@case
+def schedulers_are_all_told():
+    names = {f[:-2] for f in os.listdir(os.path.join(SOURCE, "plugins/scheduler"))}
+    told = set(re.findall(r"^\| `([\w-]+)` \|", read("docs/schedulers.md"), re.M))
+    assert len(names) > 15 and names == told, f"docs/schedulers.md: {sorted(names ^ told)}"
 
 
 def anchors(page):

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "host/train/schedule.h"
+#include "tests/small_run.h"
 #include "tests/support.h"
 
 #define TEXT                                                                                                           \
@@ -180,6 +181,54 @@ START_TEST(plateau_in_a_product)
 }
 END_TEST
 
+/* ---- in a run ---- */
+
+static const char *const tenths[] = {"~train.epochs", "train.steps=10", "update.rule={use: sgd, lr: 1}",
+                                     "schedule={rule.lr: {use: linear, end: 0, reaches: start}}",
+                                     "precision={storage: fp16, loss_scale: {use: dynamic, initial: 0x1p21}}"};
+
+/* In one go, and stopped after five updates: the rates used and recorded are the same. */
+START_TEST(sch_13_resumed_runs_use_the_same_values)
+{
+    outcome whole, half, rest;
+    tn_log log[2];
+    tn_error err = {0};
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/half.safetensors", test_directory);
+    run(&whole, tenths, 4);
+    open_small(&half, &log[0], tenths, 4);
+    for (int i = 0; i < 5; i++)
+        step(&half);
+    ck_ok(tn_trainer_save(half.trainer, path, &err), err);
+    open_small(&rest, &log[1], tenths, 4);
+    ck_ok(tn_trainer_restore(rest.trainer, path, &err), err);
+    ck_ok(tn_trainer_run(rest.trainer, &err), err);
+    ck_assert_int_eq(rest.updates, 5);
+    for (int k = 0; k < 10; k++) {
+        ck_assert_double_eq_tol(whole.lr[k], 1 - k / 10.0, 1e-15);
+        ck_assert_double_eq(k < 5 ? half.lr[k] : rest.lr[k - 5], whole.lr[k]);
+    }
+    assert_same_bits(&whole, &rest);
+    close_run(&whole);
+    close_run(&half);
+    close_run(&rest);
+}
+END_TEST
+
+/* An overflow skips the update, and its value is that of the next try. */
+START_TEST(sch_19_skipped_updates_do_not_advance)
+{
+    outcome o;
+    run(&o, tenths, 5);
+    ck_assert_int_gt(o.skips, 0);
+    ck_assert_int_gt(o.updates, 3);
+    ck_assert_int_eq(o.updates + o.skips, 10);
+    for (int k = 0; k < o.updates; k++)
+        ck_assert_double_eq_tol(o.lr[k], 1 - k / 10.0, 1e-15);
+    close_run(&o);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules");
@@ -194,5 +243,10 @@ int main(void)
     tcase_add_test(tcase, weight_decay_and_momentum_are_rows_too);
     tcase_add_test(tcase, plateau_in_a_product);
     suite_add_tcase(suite, tcase);
+    TCase *runs = tcase_create("runs");
+    tcase_add_checked_fixture(runs, setup, teardown);
+    tcase_add_test(runs, sch_13_resumed_runs_use_the_same_values);
+    tcase_add_test(runs, sch_19_skipped_updates_do_not_advance);
+    suite_add_tcase(suite, runs);
     return test_main(suite);
 }

@@ -386,4 +386,5 @@ cases += [
     for shape in ("linear", "exponential", "geometric", "log")
 ]
 
-print("[" + ",\n ".join(json.dumps(one) for one in cases) + "]")
+if __name__ == "__main__":
+    print("[" + ",\n ".join(json.dumps(one) for one in cases) + "]")
