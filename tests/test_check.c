@@ -63,6 +63,20 @@ static const bad_row bads[] = {
 #endif
     /* links of an update */
     /* models, data and what runs them */
+    {"loss-shapes", "loss-shapes", NULL, NULL},
+    {"loss-memory", "loss-memory", NULL, NULL},
+    {"loss-outputs", "loss-outputs", NULL, NULL},
+    {"loss-repeat", "loss-repeat", NULL, NULL},
+    {"loss-pieces", "loss-pieces", NULL, NULL},
+    {"loss-threads", "loss-threads", NULL, NULL},
+    {"loss-heap", "loss-heap", NULL, NULL},
+    {"loss-slopes", "loss-slopes", NULL, NULL},
+    {"loss-curvature", "loss-curvature", NULL, NULL},
+    {"loss-ignored", "loss-ignored", NULL, NULL},
+    {"loss-label", "loss-label", NULL, NULL},
+    {"loss-label-read", "loss-label", NULL, NULL},
+    {"loss-nonfinite", "loss-nonfinite", "loss-label", NULL},
+    {"loss-samples", "loss-samples", NULL, NULL},
     {"layer-plan", "layer-plan", NULL, NULL},
     {"layer-memory", "layer-memory", NULL, NULL},
     {"layer-memory-written", "layer-memory", NULL, NULL},

@@ -68,17 +68,30 @@ static void shape_of(tn_lone_tensor *t, tn_dtype dtype, int32_t ndim, const int6
     t->view = (tn_tensor){t->view.data, {TN_CPU, 0}, ndim, dtype, t->shape, t->strides, 0};
 }
 
-static int32_t memory_for(const tn_lone *lone, tn_lone_tensor *t, const char *name, tn_error *err)
+int32_t tn_lone_memory(tn_lone_tensor *t, const char *name, const tn_lone_use *use, int32_t fill, tn_error *err)
 {
-    size_t slack = lone->is_strict ? 0 : SLACK;
-    int32_t place = lone->is_strict ? lone->place : TN_GUARD_START;
+    size_t slack = use->is_strict ? 0 : SLACK;
+    int32_t place = use->is_strict ? use->place : TN_GUARD_START;
     tn_guard_close(&t->guard);
     int32_t status = tn_guard_open(name, t->bytes + 2 * slack, TN_GUARD_ALIGNMENT, place, &t->guard, err);
     if (status != TN_OK)
         return status;
     t->view.data = (char *)t->guard.data + slack;
-    memset(t->view.data, lone->fill, t->bytes);
+    memset(t->view.data, fill, t->bytes);
     return TN_OK;
+}
+
+int32_t tn_lone_make(tn_lone_tensor *t, const char *name, tn_dtype dtype, int32_t ndim, const int64_t *shape,
+                     const tn_lone_use *use, tn_error *err)
+{
+    shape_of(t, dtype, ndim, shape);
+    return tn_lone_memory(t, name, use, TN_LONE_NAN, err);
+}
+
+static int32_t memory_for(const tn_lone *lone, tn_lone_tensor *t, const char *name, tn_error *err)
+{
+    const tn_lone_use use = {.is_strict = lone->is_strict, .place = lone->place};
+    return tn_lone_memory(t, name, &use, lone->fill, err);
 }
 
 static int32_t make(tn_lone *lone, tn_lone_tensor *t, const char *name, tn_dtype dtype, int32_t ndim,

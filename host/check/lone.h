@@ -111,6 +111,15 @@ void tn_lone_fail(tn_lone *lone, const char *format, ...) TN_PRINTF(2, 3);
 /* True once something has failed. */
 bool tn_lone_is_done(const tn_lone *lone);
 
+/* ---- tensors by themselves, for other rules ---- */
+
+/* Memory for a zeroed or earlier one, filled with TN_LONE_NAN: guarded on one side where use->is_strict. The caller
+ * closes t->guard. TN_E_MEMORY. */
+int32_t tn_lone_make(tn_lone_tensor *t, const char *name, tn_dtype dtype, int32_t ndim, const int64_t *shape,
+                     const tn_lone_use *use, tn_error *err);
+/* The same for a shape that is there. */
+int32_t tn_lone_memory(tn_lone_tensor *t, const char *name, const tn_lone_use *use, int32_t fill, tn_error *err);
+
 /* ---- numbers ---- */
 
 int64_t tn_lone_count(const tn_lone_tensor *t);

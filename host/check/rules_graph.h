@@ -21,4 +21,10 @@ tn_check_run_rule tn_check_layer_slopes, tn_check_layer_tangents;
 tn_check_run_rule tn_check_layer_state, tn_check_layer_freeze, tn_check_layer_refresh, tn_check_layer_nonfinite,
     tn_check_layer_random, tn_check_regularizer_mean, tn_check_normalizer_names, tn_check_normalizer_evaluation;
 
+/* rules_graph_loss.c */
+bool tn_check_is_loss(const tn_check_subject *subject);
+tn_check_run_rule tn_check_loss_shapes, tn_check_loss_memory, tn_check_loss_outputs, tn_check_loss_repeat,
+    tn_check_loss_pieces, tn_check_loss_slopes, tn_check_loss_curvature, tn_check_loss_ignored, tn_check_loss_label,
+    tn_check_loss_nonfinite, tn_check_loss_samples, tn_check_loss_threads, tn_check_loss_heap;
+
 #endif
