@@ -16,7 +16,7 @@ static inline tn_instance *component_open(const char *kind, const char *name, ui
     tn_error err = {0};
     ck_ok(tn_instance_create(test_plugins(), kind, name, real ? real : 32, name, NULL, 0, &instance, &err), err);
     ck_assert_uint_eq(instance->info->real, real);
-    ck_ok(tn_registry_load(test_plugins(), instance->entry, table, size, &err), err);
+    ck_ok(tn_instance_load(instance, test_plugins(), table, size, &err), err);
     return instance;
 }
 

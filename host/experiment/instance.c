@@ -12,6 +12,7 @@
 
 #include "host/base/memory.h"
 #include "host/experiment/build.h"
+#include "host/experiment/foreign.h"
 #include "host/experiment/value.h"
 
 #define NESTING_MAX 16 /* components within components */
@@ -44,6 +45,7 @@ void tn_instance_free(tn_instance *instance)
     for (size_t i = 0; i < instance->child_count; i++)
         tn_instance_free(instance->children[i]);
     tn_selector_free(instance->on);
+    tn_foreign_free(instance->foreign);
     tn_free(instance->children);
     tn_free(instance->hyper);
     tn_free(instance->handle);
@@ -385,6 +387,8 @@ int32_t tn_build_instance(const tn_build *build, const tn_seat *seat, const tn_y
         status = allocate(build, path, handle, instance);
     if (!status)
         status = set_rows(build, instance, seat, node, place);
+    if (!status)
+        status = tn_foreign_examine(instance, node, place, build->err);
     if (status) {
         tn_instance_free(instance);
         return status;
@@ -447,6 +451,27 @@ int32_t tn_instance_create(tn_registry *registry, const char *kind, const char *
     return status;
 }
 
+/* A row of an instance that is there; what it had stays where the new value is refused, by itself or beside others. */
+static int32_t change_row(const tn_build *build, tn_instance *instance, const tn_row *row, const tn_yaml *value)
+{
+    tn_integers old = {0}; /* the longest value */
+    if (!instance->entry->own)
+        return set_row(build, instance, row, value, value->place);
+    memcpy(&old, value_of(instance, row), row->size);
+    memset(value_of(instance, row), 0, row->size);
+    int32_t status = set_row(build, instance, row, value, value->place);
+    if (!status)
+        status = tn_foreign_examine(instance, NULL, value->place, build->err);
+    if (status) {
+        tn_value_free(row, value_of(instance, row));
+        memcpy(value_of(instance, row), &old, row->size);
+        return status;
+    }
+    tn_value_free(row, &old);
+    tn_foreign_unbind(instance);
+    return TN_OK;
+}
+
 int32_t tn_instance_set(tn_instance *instance, tn_registry *registry, const char *row_name, const char *text,
                         tn_error *err)
 {
@@ -465,7 +490,7 @@ int32_t tn_instance_set(tn_instance *instance, tn_registry *registry, const char
     tn_yaml *value;
     int32_t status = parse_setting(&tree, instance->path, &(tn_setting){row_name, text}, &source, &value, err);
     if (!status)
-        status = set_row(&build, instance, row, value, value->place);
+        status = change_row(&build, instance, row, value);
     tn_yaml_free(&tree);
     tn_free((char *)(uintptr_t)source.label);
     return status;

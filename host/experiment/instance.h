@@ -29,9 +29,10 @@ struct tn_instance {
     size_t hyper_size;
     tn_instance **children; /* values of `component` rows; a row's value is an index here, or -1 */
     size_t child_count;
-    uint32_t real;      /* 32 or 64, as asked for */
-    int32_t kind_given; /* 1: named with its kind, "average/ema" */
-    tn_selector *on;    /* of a link; NULL: all parameters, of a rule those that no other rule has */
+    uint32_t real;              /* 32 or 64, as asked for */
+    int32_t kind_given;         /* 1: named with its kind, "average/ema" */
+    tn_selector *on;            /* of a link; NULL: all parameters, of a rule those that no other rule has */
+    struct tn_foreign *foreign; /* of a component ffi, once it was loaded; owned */
 };
 
 /* 1 if the selector admits the parameter; NULL admits all. */
@@ -44,6 +45,10 @@ int32_t tn_instance_create(tn_registry *registry, const char *kind, const char *
                            const tn_setting *settings, size_t setting_count, tn_instance **ret, tn_error *err);
 /* Accepts NULL. */
 void tn_instance_free(tn_instance *instance);
+
+/* tn_registry_load, and of a component ffi the function that its settings name, once. [load] */
+int32_t tn_instance_load(const tn_instance *instance, tn_registry *registry, void *table, size_t table_size,
+                         tn_error *err);
 
 /* One row from text, as an experiment writes it. Unchanged on failure. [main] */
 int32_t tn_instance_set(tn_instance *instance, tn_registry *registry, const char *row, const char *text, tn_error *err);

@@ -328,7 +328,7 @@ static int32_t fill_node(tn_graph *graph, node *n, const int64_t *inputs, int64_
     if (status == TN_OK)
         status = read_facts(n, err);
     if (status == TN_OK)
-        status = tn_registry_load(graph->options.registry, n->instance->entry, &n->table, sizeof n->table, err);
+        status = tn_instance_load(n->instance, graph->options.registry, &n->table, sizeof n->table, err);
     if (status == TN_OK && (!n->table.infer || !n->table.forward || !n->table.backward))
         status =
             tn_error_set(err, TN_E_PLUGIN, "%s: its table lacks infer, forward or backward", n->instance->info->name);

@@ -297,6 +297,19 @@ int32_t tn_loader_open(const char *path, const tn_log *log, tn_library **ret, tn
     return status;
 }
 
+int32_t tn_loader_map(const char *path, const tn_log *log, void **ret, tn_error *err)
+{
+    tn_quarantine quarantine;
+    pthread_mutex_lock(&libraries_lock);
+    int32_t status = tn_quarantine_enter(path, log, &quarantine, err);
+    if (!status) {
+        status = map(path, log, ret, err);
+        tn_quarantine_leave(&quarantine);
+    }
+    pthread_mutex_unlock(&libraries_lock);
+    return status;
+}
+
 const tn_component *tn_library_component(const tn_library *library, const char *kind, const char *name,
                                          const char *device, uint32_t real)
 {

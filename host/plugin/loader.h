@@ -24,6 +24,10 @@ typedef struct tn_library tn_library;
  * TN_E_IO, TN_E_MEMORY. */
 int32_t tn_loader_open(const char *path, const tn_log *log, tn_library **ret, tn_error *err);
 
+/* Maps a library that is no plugin, for its functions (host/foreign), with the same flags and care; the caller has
+ * checked the file. *ret is what dlsym takes, and stays valid until the process ends. TN_E_PLUGIN, TN_E_MEMORY. */
+int32_t tn_loader_map(const char *path, const tn_log *log, void **ret, tn_error *err);
+
 /* The library's component with that key ('_' and '-' are equal in the name; `real` as in its note), or NULL. */
 const tn_component *tn_library_component(const tn_library *library, const char *kind, const char *name,
                                          const char *device, uint32_t real);

@@ -4,12 +4,16 @@
  */
 #include "host/plugin/registry.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 
 #include "host/base/memory.h"
+#include "host/foreign/foreign.h"
 #include "host/plugin/loader.h"
 #include "host/plugin/scan.h"
 #include "host/plugin/search.h"
@@ -19,6 +23,7 @@ typedef struct {
     tn_entry_info info; /* first: the caller's handle is a pointer to it */
     tn_scanned *file;
     const tn_note_item *item;  /* of the file's notes; NULL for a file without components */
+    const tn_component *own;   /* of the host itself; NULL: in a file */
     tn_component_info *parsed; /* NULL until asked for */
     size_t order;              /* in which it was found */
 } registry_entry;
@@ -26,6 +31,7 @@ typedef struct {
 struct tn_registry {
     const tn_log *log;
     tn_scan scan;
+    tn_scanned host;          /* the file that holds this code, for the host's own components */
     registry_entry **entries; /* sorted: see compare */
     size_t count;
     size_t capacity;
@@ -84,6 +90,51 @@ static int32_t add_entries(tn_registry *registry, tn_scanned *file, tn_error *er
     return status;
 }
 
+static int32_t add_own_entry(tn_registry *registry, const tn_component *component, tn_error *err)
+{
+    const tn_note *head = component->note;
+    registry_entry *entry = new_entry(&registry->host, NULL, registry->count);
+    if (!entry || tn_grow(&registry->entries, &registry->capacity, registry->count, sizeof entry)) {
+        tn_free(entry);
+        return no_memory(err);
+    }
+    entry->own = component;
+    entry->info.own = 1;
+    entry->info.kind = head->kind;
+    entry->info.name = head->name;
+    entry->info.device = head->device;
+    entry->info.real = head->real;
+    entry->info.summary = head->summary;
+    entry->info.interface = head->interface;
+    entry->info.plugin = tn_foreign_note->plugin;
+    entry->info.version = tn_foreign_note->version;
+    registry->entries[registry->count++] = entry;
+    return TN_OK;
+}
+
+/* The shared library or program that holds this function; the program itself has no name. */
+static int own_file(char *ret)
+{
+    static const char here;
+    Dl_info info;
+    void *extra = NULL;
+    if (!dladdr1(&here, &info, &extra, RTLD_DL_LINKMAP) || !extra)
+        return 0;
+    const char *name = ((const struct link_map *)extra)->l_name;
+    return realpath(name[0] ? name : "/proc/self/exe", ret) != NULL;
+}
+
+static int32_t add_own_entries(tn_registry *registry, tn_error *err)
+{
+    char path[PATH_MAX];
+    if (!(registry->host.path = tn_strdup(own_file(path) ? path : "libtenon")))
+        return no_memory(err);
+    int32_t status = TN_OK;
+    for (int i = 0; i < TN_FOREIGN_COMPONENTS && !status; i++)
+        status = add_own_entry(registry, tn_foreign_component(i), err);
+    return status;
+}
+
 /* ---- states ---- */
 
 static void set_state(registry_entry *entry)
@@ -97,7 +148,8 @@ static void set_state(registry_entry *entry)
         reason = plugin->reason;
     if (!reason && entry->item)
         reason = entry->item->reason;
-    entry->info.state = !file->refusal && !entry->item ? TN_NOT_PLUGIN : reason ? TN_REFUSED : TN_FOUND;
+    int is_plugin = file->refusal || entry->item || entry->own;
+    entry->info.state = !is_plugin ? TN_NOT_PLUGIN : reason ? TN_REFUSED : TN_FOUND;
     entry->info.reason = reason && entry->info.state == TN_REFUSED ? reason : "";
 }
 
@@ -119,6 +171,8 @@ static int compare(const void *left, const void *right)
     int difference = compare_keys(&a->info, &b->info);
     if (!difference)
         difference = b->file->named - a->file->named;
+    if (!difference)
+        difference = a->info.own - b->info.own;
     return difference ? difference : (a->order > b->order) - (a->order < b->order);
 }
 
@@ -155,7 +209,7 @@ static int32_t scan_all(tn_registry *registry, tn_error *err)
     tn_search_free(&search);
     for (size_t i = 0; i < registry->scan.count && !status; i++)
         status = add_entries(registry, registry->scan.files[i], err);
-    return status;
+    return status ? status : add_own_entries(registry, err);
 }
 
 int32_t tn_registry_open(const tn_log *log, tn_registry **ret, tn_error *err)
@@ -184,6 +238,7 @@ void tn_registry_close(tn_registry *registry)
     }
     tn_free(registry->entries);
     tn_scan_free(&registry->scan);
+    tn_free(registry->host.path);
     tn_free(registry);
 }
 
@@ -201,6 +256,8 @@ int32_t tn_registry_add_file(tn_registry *registry, const char *path, tn_error *
         resolve(registry);
     return status;
 }
+
+const tn_log *tn_registry_log(const tn_registry *registry) { return registry->log; }
 
 size_t tn_registry_count(const tn_registry *registry) { return registry->count; }
 
@@ -291,7 +348,8 @@ static int32_t refuse_unknown(const tn_registry *registry, const wish *w, tn_err
     add_namesakes(registry, w, "; there is ", &text);
     if (text.size == plain)
         status = add_nearest(registry, w, &text, err);
-    tn_text_add(&text, registry->count ? " (see: tenon list)" : "; no plugin was found at all: set TENON_PLUGIN_PATH");
+    tn_text_add(&text, registry->count > TN_FOREIGN_COMPONENTS ? " (see: tenon list)"
+                                                               : "; no plugin was found at all: set TENON_PLUGIN_PATH");
     if (!status)
         status = tn_text_status(&text, err);
     if (!status)
@@ -390,7 +448,9 @@ int32_t tn_registry_info(tn_registry *registry, const tn_entry_info *info, const
     (void)registry;
     registry_entry *entry = (registry_entry *)(uintptr_t)info;
     int32_t status = check_usable(info, err);
-    if (!status && !entry->parsed) {
+    if (!status && !entry->parsed && entry->own) {
+        status = tn_info_parse(info->path, tn_foreign_note, entry->own->note, &entry->parsed, err);
+    } else if (!status && !entry->parsed) {
         tn_file file;
         status = open_listed(entry, &file, err);
         if (!status) {
@@ -414,12 +474,21 @@ static int32_t check_again(const registry_entry *entry, tn_error *err)
     return entry->file->named ? TN_OK : tn_trust_check(entry->info.path, 0, err);
 }
 
+static int32_t take_own(registry_entry *entry, void *table, size_t table_size)
+{
+    tn_component_table(entry->own, table, table_size);
+    entry->info.loaded = 1;
+    return TN_OK;
+}
+
 int32_t tn_registry_load(tn_registry *registry, const tn_entry_info *info, void *table, size_t table_size,
                          tn_error *err)
 {
     tn_library *library;
     const tn_component_info *parsed; /* a component with a fact that the host does not know is not used */
     int32_t status = tn_registry_info(registry, info, &parsed, err);
+    if (!status && info->own)
+        return take_own((registry_entry *)(uintptr_t)info, table, table_size);
     if (!status)
         status = check_again((const registry_entry *)info, err);
     if (!status)

@@ -5,7 +5,8 @@
  *
  * Search order: files named by the user (tn_registry_add_file), then the directories of search.h in order, in each the
  * files named *.so in the order of their names. Directories are not descended into. Where two usable components have
- * the same kind, name, device and real type, the first in this order is found and the others are shadowed.
+ * the same kind, name, device and real type, the first in this order is found and the others are shadowed. The host's
+ * own components come behind all files.
  *
  * Thread rule: one thread at a time for one registry.
  */
@@ -35,6 +36,7 @@ typedef struct tn_entry_info {
     int32_t state;    /* TN_FOUND ... */
     const char *reason;
     int32_t loaded; /* 1: its file was mapped and its table taken by this registry */
+    int32_t own;    /* 1: a component of the host itself (host/foreign); `path` is the file that holds the host */
 } tn_entry_info;
 
 /* Scans the search path. `log` is borrowed for the registry's life. What can not be read or trusted becomes an entry,
@@ -71,6 +73,9 @@ int32_t tn_registry_info(tn_registry *registry, const tn_entry_info *entry, cons
  * and the loader's reason codes, TN_E_MEMORY. [load] */
 int32_t tn_registry_load(tn_registry *registry, const tn_entry_info *entry, void *table, size_t table_size,
                          tn_error *err);
+
+/* As it was opened with. */
+const tn_log *tn_registry_log(const tn_registry *registry);
 
 /* ---- for people and programs (show.c) ----
  *

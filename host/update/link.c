@@ -153,7 +153,7 @@ int32_t tn_link_open(const tn_chain_options *options, tn_instance *instance, tn_
     if (!status)
         status = read_rounds(link, err);
     if (!status)
-        status = tn_registry_load(options->registry, instance->entry, &link->table, sizeof link->table, err);
+        status = tn_instance_load(instance, options->registry, &link->table, sizeof link->table, err);
     return status ? status : check_table(link, err);
 }
 

@@ -21,10 +21,12 @@ note)
     length=65536
     sources="host/base/*.c host/plugin/elf.c host/plugin/note.c host/plugin/info.c host/plugin/interface.c"
     ;;
+signature) sources="host/base/error.c host/base/number.c host/base/memory.c host/base/text.c host/foreign/signature.c host/foreign/expression.c" libraries='' ;;
 safetensors) sources="host/base/*.c host/store/safetensors.c host/store/newfile.c" ;;
 experiment)
-    sources="host/base/*.c host/plugin/*.c host/experiment/*.c host/store/newfile.c"
-    libraries="$(pkg-config --cflags --libs jansson libfyaml libxxhash)"
+    sources="host/base/*.c host/plugin/*.c host/experiment/*.c host/foreign/*.c host/check/dynamic.c host/check/guard.c
+        host/store/newfile.c"
+    libraries="$(pkg-config --cflags --libs jansson libfyaml libxxhash libffi)"
     ;;
 *) echo "there is no target '$name' in tests/fuzz" >&2; exit 2 ;;
 esac
