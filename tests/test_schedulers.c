@@ -279,6 +279,33 @@ START_TEST(every_warm_up_ends_at_its_end)
 }
 END_TEST
 
+/* Where a rounding error would put the corner beside the update. */
+START_TEST(exact_corners)
+{
+    static const char *const rises[] = {"0.07", "0.14", "0.28", "0.29", "0.55", "0.57", "0.58"};
+    segment s;
+    for (int i = 0; i < 7; i++) {
+        int64_t corner = (int64_t)rint(100 * atof(rises[i])) - 1;
+        s = CONFIGURED("one-cycle", "rise", rises[i], "anneal", "linear");
+        ck_assert_double_eq(value_at(&s, corner, 100, 0.7), 0.7);
+        tn_instance_free(s.c);
+    }
+    s = CONFIGURED("cosine-restarts", "period", "10", "mult", "1.6");
+    ck_assert_double_eq(value_at(&s, 26, 0, 0.7), 0.7); /* 10 + 16; in doubles a hair before */
+    tn_instance_free(s.c);
+    s = segment_open("cyclic");
+    component_set(s.c, "up", "3");
+    for (int64_t k = 1; k < 100; k++) {
+        ck_assert_double_eq(value_at(&s, 3, 0, 0.07 * (double)k), 0.07 * (double)k);
+        ck_assert_double_eq(value_at(&s, 6, 0, 0.07 * (double)k), 0.07 * (double)k / 4);
+    }
+    component_set(s.c, "start", "0.9");
+    for (int64_t k = 1; k < 100; k++)
+        ck_assert_double_eq(value_at(&s, 3, 0, 0.07 * (double)k), 0.07 * (double)k);
+    tn_instance_free(s.c);
+}
+END_TEST
+
 /* Behind 2^31 updates nothing wraps, and a cycle begins where it should. */
 START_TEST(far_positions)
 {
@@ -473,6 +500,7 @@ int main(void)
     tcase_add_test(tcase, published_cosine);
     tcase_add_test(tcase, exact_ends_of_phases);
     tcase_add_test(tcase, every_warm_up_ends_at_its_end);
+    tcase_add_test(tcase, exact_corners);
     tcase_add_test(tcase, far_positions);
     tcase_add_test(tcase, sch_02_restarts_begin_at_the_start_value);
     tcase_add_test(tcase, sch_04_one_cycle_uses_all_its_updates);

@@ -150,13 +150,14 @@ START_TEST(weight_decay_and_momentum_are_rows_too)
 }
 END_TEST
 
-/* What a factor keeps is its own, and it observes with the base 1. */
-START_TEST(plateau_in_a_product)
+/* What factors keep is their own, all of a product observe, with the base 1, and no other segment does. */
+START_TEST(plateaus_in_a_product)
 {
-    opened o = open_schedule("schedule={rule.lr: [{product: [{use: linear, end: 0.5, reaches: start}, {use: plateau, "
-                             "factor: 0.5, patience: 0, "
-                             "minimum: 0.25}], steps: 4}, {use: plateau, patience: 0}]}",
+    opened o = open_schedule("schedule={rule.lr: [{product: [{use: plateau, factor: 0.5, patience: 0, minimum: 0.25}, "
+                             "{use: linear, end: 0.5, reaches: start}, {use: plateau, factor: 0.1, patience: 3}], "
+                             "steps: 4}, {use: plateau, patience: 0}]}",
                              8, 4);
+    static const size_t segments[] = {0, 2, 3};
     const tn_field worse = {.name = "test/loss", .value = 1};
     tn_position at = {.step = 1};
     size_t segment, count;
@@ -167,16 +168,15 @@ START_TEST(plateau_in_a_product)
     ck_assert_double_eq_tol(value_at(&o, 2), 0.5 * 0.75, 1e-15);
     for (int i = 0; i < 5; i++)
         tn_schedules_observe(o.schedules, &at, &worse, 1);
-    ck_assert_double_eq_tol(value_at(&o, 2), 0.5 * 0.75 * 0.25, 1e-15);
-    ck_assert_double_eq_tol(value_at(&o, 5), 0.5, 1e-15); /* the other one has not heard of it */
-    ck_assert_str_eq(tn_schedules_state(o.schedules, 0, &segment, &slots, &count), "rule.lr");
-    ck_assert_uint_eq(segment, 1);
-    ck_assert_uint_eq(count, 5);
-    ck_assert_double_eq(slots[0], 5);
-    ck_assert_str_eq(tn_schedules_state(o.schedules, 1, &segment, &slots, &count), "rule.lr");
-    ck_assert_uint_eq(segment, 2);
-    ck_assert_double_eq(slots[0], 0);
-    ck_assert_ptr_null(tn_schedules_state(o.schedules, 2, &segment, &slots, &count));
+    ck_assert_double_eq_tol(value_at(&o, 2), 0.5 * 0.25 * 0.75 * 0.1, 1e-15);
+    ck_assert_double_eq_tol(value_at(&o, 5), 0.5, 1e-15);
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_str_eq(tn_schedules_state(o.schedules, i, &segment, &slots, &count), "rule.lr");
+        ck_assert_uint_eq(segment, segments[i]);
+        ck_assert_uint_eq(count, 5);
+        ck_assert_double_eq(slots[0], i < 2 ? 5 : 0);
+    }
+    ck_assert_ptr_null(tn_schedules_state(o.schedules, 3, &segment, &slots, &count));
     close_schedule(&o);
 }
 END_TEST
@@ -241,7 +241,7 @@ int main(void)
     tcase_add_test(tcase, batch_rule_sees_the_whole_update);
     tcase_add_test(tcase, epochs_are_whole_passes);
     tcase_add_test(tcase, weight_decay_and_momentum_are_rows_too);
-    tcase_add_test(tcase, plateau_in_a_product);
+    tcase_add_test(tcase, plateaus_in_a_product);
     suite_add_tcase(suite, tcase);
     TCase *runs = tcase_create("runs");
     tcase_add_checked_fixture(runs, setup, teardown);

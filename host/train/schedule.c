@@ -70,24 +70,15 @@ static size_t find_segment(const driver *d, int64_t step, size_t *ret_end)
     return i;
 }
 
-/* Its own length counts in a factor that has one; else the segment's. */
-static int64_t horizon_of(const tn_schedules *schedules, const driver *d, size_t i)
-{
-    const tn_instance *scheduler = d->schedule->segments[i];
-    const tn_row *steps = tn_instance_row(scheduler, "steps");
-    int64_t own = steps && steps->type == TN_TYPE_INTEGER ? tn_instance_integer(scheduler, steps) : 0;
-    int64_t segment = d->schedule->lengths[i].steps, left = schedules->horizon - d->starts[i];
-    return own > 0 ? own : segment > 0 ? segment : left > 0 ? left : 1;
-}
-
 /* A position of the run as scheduler i sees it. */
 static tn_position seen_by(const tn_schedules *schedules, const driver *d, size_t i, const tn_position *position)
 {
+    int64_t steps = d->schedule->lengths[i].steps, left = schedules->horizon - d->starts[i];
     tn_position at = *position;
     at.struct_size = sizeof at;
     at.base = d->schedule->lengths[i].factor == TN_SEGMENT_ALONE ? d->schedule->base : 1;
     at.step -= d->starts[i];
-    at.horizon = horizon_of(schedules, d, i);
+    at.horizon = steps > 0 ? steps : left > 0 ? left : 1;
     at.batch = schedules->batch;
     at.pass = schedules->pass;
     return at;

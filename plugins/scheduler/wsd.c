@@ -20,7 +20,7 @@
 TN_DECLARE(wsd, HYPER)
 enum { WSD_LINEAR, WSD_COSINE, WSD_SQRT, WSD_SQUARE, WSD_EXPONENTIAL, WSD_GEOMETRIC };
 
-/* How much of the way from base to end is behind it. */
+/* How much of the way from base to end is behind it; exactly 1 where q is. */
 static double wsd_weight(int64_t shape, double q)
 {
     switch (shape) {
@@ -50,7 +50,7 @@ static double wsd_value(const wsd *h, const tn_position *at)
     q = tn_part(q, decay, reaches);
     if (h->shape == WSD_GEOMETRIC)
         return tn_between_logs(at->base, h->end > 0 ? h->end : at->base / 1000, at->base != 0 ? q : 1);
-    return tn_between(at->base, h->end, q < 1 ? wsd_weight(h->shape, q) : 1);
+    return tn_between(at->base, h->end, wsd_weight(h->shape, q));
 }
 
 TN_SCHEDULE(wsd, HYPER, "Warm-up, then stable, then decay",
