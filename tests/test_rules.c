@@ -192,6 +192,16 @@ START_TEST(rules_follow_their_golden_trajectories)
 }
 END_TEST
 
+static tn_instance *link_of_stage(const world *w, const char *stage)
+{
+    for (size_t i = 0; i < w->link_count; i++)
+        if (strcmp(json_string_value(json_object_get(w->links[i]->info->facts, "stage")), stage) == 0)
+            return w->links[i];
+    return NULL;
+}
+
+static int32_t has_stage(const world *w, const char *stage) { return link_of_stage(w, stage) != NULL; }
+
 /* ---- golden chains, over parameters of many shapes at once ---- */
 
 static const json_t *at(const json_t *list, size_t i, size_t j) { return json_array_get(json_array_get(list, i), j); }
@@ -241,7 +251,7 @@ START_TEST(chains_follow_their_golden_trajectories)
                 bend(w);
                 slope.asked = 0;
                 world_step(w, 1);
-                ck_assert_int_eq(slope.asked, w->signals != NULL);
+                ck_assert_int_eq(slope.asked, has_stage(w, "source"));
                 compare_chain(w, right, step + 1, chain);
             }
             world_free(w);
@@ -599,14 +609,6 @@ START_TEST(steps_allocate_nothing)
 }
 END_TEST
 
-static tn_instance *rule_of(world *w)
-{
-    for (size_t i = 0; i < w->link_count; i++)
-        if (strcmp(json_string_value(json_object_get(w->links[i]->info->facts, "stage")), "rule") == 0)
-            return w->links[i];
-    return NULL;
-}
-
 static int32_t is_zero(const tn_chain_slot *slot)
 {
     static const char zero[8];
@@ -616,19 +618,35 @@ static int32_t is_zero(const tn_chain_slot *slot)
     return 1;
 }
 
-/* A mean or sum of whole steps, lr included. */
-static int32_t holds_steps(const tn_chain_slot *slot)
+/* A mean or sum of whole steps, lr included, or what is learned only from steps that move something. */
+static int32_t needs_steps(const tn_chain_slot *slot)
 {
-    return (strcmp(slot->link, "adafactor") == 0 && strcmp(slot->slot, "m") == 0) ||
-           (strcmp(slot->link, "sgdw") == 0 && strcmp(slot->slot, "buffer") == 0);
+    static const char *const those[][2] = {
+        {"adafactor", "m"},    {"sgdw", "buffer"},     {"lars", "buffer"},
+        {"prodigy", "s"},      {"prodigy", "largest"}, {"prodigy", "numerator"},
+        {"d-adapt-adam", "m"}, {"d-adapt-adam", "s"},  {"d-adapt-adam", "numerator"}};
+    for (size_t i = 0; i < sizeof those / sizeof *those; i++)
+        if (strcmp(slot->link, those[i][0]) == 0 && strcmp(slot->slot, those[i][1]) == 0)
+            return 1;
+    return 0;
+}
+
+/* They set p anew, which rounds; or have no lr that may be 0; or decay without it. */
+static int32_t has_another_lr(const char *name)
+{
+    static const char *const those[] = {"adamw, schedule-free", "sgd, lookahead", "adamw, lookahead", "rprop", "freeze",
+                                        "adamw, weight-decay"};
+    for (size_t i = 0; i < sizeof those / sizeof *those; i++)
+        if (strcmp(name, those[i]) == 0)
+            return 1;
+    return 0;
 }
 
 START_TEST(lr_0_moves_the_state_but_no_parameter)
 {
     FOR_EACH_RULE(vector, real)
     {
-        if (strcmp(name_of(vector), "adamw, schedule-free") == 0 || /* it sets p anew, to the last bits the same */
-            strcmp(name_of(vector), "rprop") == 0)                  /* its lr is only the first step's, above 0 */
+        if (has_another_lr(name_of(vector)))
             continue;
         world *w = long_world(vector, real, 1);
         size_t bytes = (size_t)w->parameters.elements * (real / 8);
@@ -636,15 +654,16 @@ START_TEST(lr_0_moves_the_state_but_no_parameter)
             world_put(w, w->parameters.p, 1, j, -0.0);
         void *p = malloc(bytes);
         memcpy(p, w->parameters.p, bytes);
-        ck_assert_int_eq(tn_instance_set(rule_of(w), w->registry, "lr", "0", &w->err), TN_OK);
-        tn_instance_set(rule_of(w), w->registry, "decay", "torch", NULL); /* where it has the row: lr times it */
+        ck_assert_int_eq(tn_instance_set(link_of_stage(w, "rule"), w->registry, "lr", "0", &w->err), TN_OK);
+        tn_instance_set(link_of_stage(w, "rule"), w->registry, "decay", "torch",
+                        NULL); /* where it has the row: lr times it */
         long_steps(w, 0, 3);
         ck_assert_msg(memcmp(p, w->parameters.p, bytes) == 0, "%s f%u: lr 0 changes p", name_of(vector), real);
         for (size_t i = 0; i < tn_chain_slot_count(w->chain); i++) {
             tn_chain_slot slot;
             tn_chain_slot_at(w->chain, i, &slot);
             /* An empty parameter may have rows. */
-            if ((slot.parameter < 0 || w->list[slot.parameter].n > 0) && !holds_steps(&slot))
+            if ((slot.parameter < 0 || w->list[slot.parameter].n > 0) && !needs_steps(&slot))
                 expect(!is_zero(&slot), "%s f%u: lr 0 leaves %s.%s at 0", name_of(vector), real, slot.link, slot.slot);
         }
         free(p);
@@ -1237,6 +1256,88 @@ START_TEST(ema_is_exact_at_its_ends)
 }
 END_TEST
 
+/* ---- swa ---- */
+
+START_TEST(swa_is_the_mean_of_every_periodth_p)
+{
+    static const char *const settings[] = {"lr", "1", NULL};
+    for (uint32_t real = 32; real <= 64; real += 32) {
+        world *w = scalar_world(real, 0.7, "sgd", settings);
+        double sum = 0, count = 0;
+        world_link(w, "swa", "from", "4", "period", "3");
+        world_chain(w);
+        for (int t = 1; t <= 20; t++) {
+            scalar_step(w, 0.3 * t - 4);
+            if (t >= 4 && (t - 4) % 3 == 0)
+                sum += world_p(w, 0, 0), count++;
+            double needed = count > 0 ? sum / count : world_p(w, 0, 0);
+            ck_assert_double_eq_tol(world_state(w, "swa", "average", 0, 0), needed, (real == 64 ? 1e-13 : 1e-6) * 60);
+        }
+        ck_assert_double_eq(count, 6);
+        world_free(w);
+    }
+}
+END_TEST
+
+/* ---- gradient noise ---- */
+
+#define DRAWS 20000
+
+static void noise_world(uint32_t real, int64_t attempts, double *first, double *second)
+{
+    static const int64_t n[1] = {DRAWS};
+    world *w = world_new(real, 2);
+    world_slice(w, 1, n, 0, -1);
+    world_slice(w, 1, n, 0, -1);
+    world_arenas(w);
+    memset(w->parameters.p, 0, (size_t)w->parameters.elements * (real / 8));
+    memset(w->parameters.g, 0, (size_t)w->parameters.elements * (real / 8));
+    world_link(w, "gradient-noise", "eta", "0.25", "gamma", "1");
+    world_link(w, "sgd", "lr", "1");
+    world_chain(w);
+    for (int64_t i = 0; i < attempts; i++)
+        world_step(w, 1);
+    for (int64_t j = 0; j < DRAWS; j++) {
+        first[j] = world_p(w, 0, j);
+        second[j] = world_p(w, 1, j);
+    }
+    world_free(w);
+}
+
+static double mean_product(const double *a, const double *b)
+{
+    double sum = 0;
+    for (int64_t j = 0; j < DRAWS; j++)
+        sum += a[j] * b[j];
+    return sum / DRAWS;
+}
+
+/* Of variance eta / t^gamma; elements, parameters and steps draw apart. */
+START_TEST(gradient_noise_is_normal_and_fades)
+{
+    static double one[2][DRAWS], two[2][DRAWS], shifted[DRAWS];
+    const double sigma = 4 / sqrt(DRAWS);
+    for (uint32_t real = 32; real <= 64; real += 32) {
+        double third = 0, fourth = 0;
+        noise_world(real, 1, one[0], one[1]);
+        noise_world(real, 2, two[0], two[1]);
+        for (int64_t j = 0; j < DRAWS; j++) {
+            two[0][j] -= one[0][j];
+            shifted[j] = one[0][(j + 1) % DRAWS];
+            third += pow(one[0][j] / 0.5, 3) / DRAWS;
+            fourth += pow(one[0][j] / 0.5, 4) / DRAWS;
+        }
+        ck_assert_double_eq_tol(mean_product(one[0], one[0]), 0.25, 0.25 * sqrt(2) * sigma);
+        ck_assert_double_eq_tol(mean_product(two[0], two[0]), 0.125, 0.125 * sqrt(2) * sigma);
+        ck_assert_double_eq_tol(mean_product(one[0], one[1]), 0, 0.25 * sigma);
+        ck_assert_double_eq_tol(mean_product(one[0], two[0]), 0, 0.18 * sigma);
+        ck_assert_double_eq_tol(mean_product(one[0], shifted), 0, 0.25 * sigma);
+        ck_assert_double_eq_tol(third, 0, sqrt(15) * sigma);
+        ck_assert_double_eq_tol(fourth, 3, sqrt(96) * sigma);
+    }
+}
+END_TEST
+
 static void add_loops(TCase *tests)
 {
     tcase_add_test(tests, every_rule_has_a_vector);
@@ -1282,6 +1383,8 @@ static void add_cases(TCase *tests)
     tcase_add_test(tests, adafactor_survives_zeros_and_skips_what_overflows);
     tcase_add_test(tests, ema_follows_its_formula);
     tcase_add_test(tests, ema_is_exact_at_its_ends);
+    tcase_add_test(tests, swa_is_the_mean_of_every_periodth_p);
+    tcase_add_test(tests, gradient_noise_is_normal_and_fades);
 }
 
 int main(void)

@@ -18,7 +18,9 @@ import sys
 
 import numpy as np
 
+import chain_links
 import element_rules
+from chain_links import Link, norm_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -85,20 +87,11 @@ VECTORS = [
 # ---- chains: links over parameters of several shapes, numpy arrays in f64 ----
 #
 # A link is made from its settings. What it is called with is a list with one entry a parameter, and so is what it
-# gives back: source(p, g) -> how far from p the gradient is taken again; gradient(g) -> g; rule(p, g, t) -> (the step
+# gives back: source(p, g) -> how far from p the gradient is taken again; gradient(g) or gradient_at(g, p) -> g; rule(p, g, t) -> (the step
 # d to be added, what the parameter keeps); update(d, g) -> d; write(p, d, keep) -> p.
 
 SHAPES = [[0], [], [1], [7], [3, 5], [64, 128], [2, 3], [31], [2, 3, 4]]
 STEPS = 5
-
-
-class Link:
-    """Settings as attributes."""
-
-    defaults = {}
-
-    def __init__(self, **settings):
-        self.__dict__.update({**self.defaults, **settings})
 
 
 class Sgd(Link):
@@ -195,10 +188,6 @@ class Sm3(Link):
         return self.m[i]
 
 
-def norm_of(arrays):
-    return math.sqrt(math.fsum(float(x) ** 2 for a in arrays for x in a.flat))
-
-
 class ClipNorm(Link):
     def gradient(self, g):
         norm = norm_of(g)
@@ -274,7 +263,7 @@ class ScheduleFree(Link):
 
 LINKS = {"sgd": Sgd, "adamw": Adamw, "lion": Lion, "adafactor": Adafactor, "sm3": Sm3, "clip-norm": ClipNorm,
          "clip-percentile": ClipPercentile, "centralize": Centralize, "cautious": Cautious, "kl-clip": KlClip, "sam": Sam,
-         "schedule-free": ScheduleFree}
+         "schedule-free": ScheduleFree, **chain_links.LINKS}
 
 # Settings are text, as in an experiment. With a curvature the gradient depends on the parameters.
 CHAINS = [
@@ -300,6 +289,7 @@ CHAINS = [
     ([("sam", {"rho": "5", "adaptive": "true"}), ("clip-norm", {"max_norm": "2"}),
       ("adamw", {"lr": "0.02"})], 0.5),
     ([("adamw", {"lr": "0.02", "beta1": "0", "weight_decay": "0.3"}), ("schedule-free", {"beta": "0.7"})], 0),
+    *chain_links.CHAINS,
 ]
 
 
@@ -316,10 +306,14 @@ def chain_trajectory(links, curvature, given):
                 g = gradient([a + e for a, e in zip(p, link.source(p, g))])
             elif hasattr(link, "gradient"):
                 g = link.gradient(g)
+            elif hasattr(link, "gradient_at"):
+                g = link.gradient_at(g, p)
             elif hasattr(link, "rule"):
                 d, keep = link.rule(p, g, t)
             elif hasattr(link, "update"):
                 d = link.update(d, g)
+            elif hasattr(link, "keep"):
+                keep *= link.keep()
             else:
                 p, written = link.write(p, d, keep), True
         p = p if written else [keep * x + y for x, y in zip(p, d)]
@@ -350,6 +344,17 @@ def sampled(shape):
     return list(range(n)) if n < 100 else sorted({*range(0, n, 331), n - 1})
 
 
+def compare_chain(links, curvature, rows, what, given):
+    arrays = [np.resize(given["p0"], shape) for shape in SHAPES]
+    found = chain_links.compare_with_peers(
+        [(name, numbers(settings)) for name, settings in links], rows, arrays,
+        lambda t, p: [np.resize(given["g"][t], shape) + curvature * x for shape, x in zip(SHAPES, p)])
+    if found:
+        print(f"{what}: {found[0]} differs by at most {found[1]:.1e}", file=sys.stderr)
+    if found and not found[1] <= 1e-7:
+        sys.exit(f"{what}, {found[0]}: differs by {found[1]}")
+
+
 def chain_vectors(torch, given):
     vectors = []
     for links, curvature in CHAINS:
@@ -358,6 +363,7 @@ def chain_vectors(torch, given):
             worst = max(np.abs(a - b).max(initial=0) for x, y in zip(rows, known) for a, b in zip(x, y))
             if worst > 1e-12:
                 sys.exit(f"{what}, torch: differs by {worst}")
+        compare_chain(links, curvature, rows, what, given)
         vectors.append({"links": [{"use": name, "settings": settings} for name, settings in links], "input": "base",
                         "curvature": curvature,
                         "p": [[[float(a.flat[i]) for i in sampled(s)] for a, s in zip(p, SHAPES)] for p in rows]})
