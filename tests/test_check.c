@@ -63,6 +63,13 @@ static const bad_row bads[] = {
 #endif
     /* links of an update */
     /* models, data and what runs them */
+    {"sink-file", "sink-file", NULL, NULL},
+    {"sink-repeat", "sink-repeat", NULL, NULL},
+    {"sink-values", "sink-values", NULL, NULL},
+    {"sink-locale", "sink-locale", NULL, NULL},
+    {"sink-failure", "sink-failure", NULL, NULL},
+    {"sink-memory", "sink-memory", NULL, NULL},
+    {"sink-heap", "sink-heap", NULL, NULL},
     {"loss-shapes", "loss-shapes", NULL, NULL},
     {"loss-memory", "loss-memory", NULL, NULL},
     {"loss-outputs", "loss-outputs", NULL, NULL},

@@ -27,4 +27,9 @@ tn_check_run_rule tn_check_loss_shapes, tn_check_loss_memory, tn_check_loss_outp
     tn_check_loss_pieces, tn_check_loss_slopes, tn_check_loss_curvature, tn_check_loss_ignored, tn_check_loss_label,
     tn_check_loss_nonfinite, tn_check_loss_samples, tn_check_loss_threads, tn_check_loss_heap;
 
+/* rules_graph_sink.c */
+bool tn_check_is_sink(const tn_check_subject *subject);
+tn_check_run_rule tn_check_sink_file, tn_check_sink_repeat, tn_check_sink_values, tn_check_sink_locale,
+    tn_check_sink_failure, tn_check_sink_memory, tn_check_sink_heap;
+
 #endif
