@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <zlib.h>
@@ -561,6 +562,34 @@ START_TEST(rows_that_do_not_fit)
 END_TEST
 
 /* Files that change between describe and load. */
+/* Time goes with the number of columns, not with its square. */
+START_TEST(many_columns)
+{
+    enum { columns = 50000, records = 4 };
+    set s;
+    tn_error err = {0};
+    FILE *file = fopen(in_test("wide.csv"), "w");
+    ck_assert_ptr_nonnull(file);
+    for (int i = 0; i < columns; i++)
+        fprintf(file, "column-%d,", i);
+    fprintf(file, "kind\n");
+    for (int k = 0; k < records; k++) {
+        for (int i = 0; i < columns; i++)
+            fprintf(file, "%d,", k);
+        fprintf(file, "%d\n", k % 2);
+    }
+    fclose(file);
+    clock_t before = clock();
+    set_open(&s, 32, ROWS("train", "wide.csv", "label", "kind"));
+    ck_ok(set_load(&s, NULL, &err), err);
+    double seconds = (double)(clock() - before) / CLOCKS_PER_SEC;
+    ck_assert_int_eq(s.train.shape[0], columns);
+    ck_assert_int_eq(s.train.samples, records);
+    ck_assert_msg(seconds < 3, "%g s", seconds);
+    set_close(&s);
+}
+END_TEST
+
 START_TEST(a_file_that_changes)
 {
     static char long_one[4 * 5001];
@@ -600,6 +629,7 @@ int main(void)
     tcase_add_test(good, standardisation);
     tcase_add_test(good, fractions);
     tcase_add_test(good, in_another_locale);
+    tcase_add_test(good, many_columns);
     tcase_add_test(good, numbers_are_rounded_to_nearest);
     tcase_add_test(bad, missing_and_wrong_values);
     tcase_add_test(bad, records_of_other_lengths);

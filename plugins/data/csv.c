@@ -772,10 +772,10 @@ static int csv_training(const csv_pass *p) { return p->limit < 0; }
 static int32_t csv_number_wanted(csv_pass *p, int64_t column, double *ret)
 {
     csv_reader *r = &p->r;
-    const char *name = csv_name(p->layout, column);
     int kind = r->bytes > CSV_FIELD ? CSV_NO_NUMBER : csv_number(r->text, r->numbers, ret);
     if (kind == CSV_NUMBER)
         return TN_OK;
+    const char *name = csv_name(p->layout, column); /* which walks over all before it */
     if (r->bytes == 0)
         return csv_refuse(r, "column %lld%s%s: the value is missing, needed a number", (long long)column,
                           *name ? " " : "", csv_show(name).text);
