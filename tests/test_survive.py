@@ -194,6 +194,26 @@ def usr1_writes_a_checkpoint_and_the_run_goes_on():
 
 
 @case
+def a_run_has_one_writer():
+    child, folder = begin("one-writer")
+    before = sorted(os.listdir(folder))
+    done = tenon("resume", folder, code=1)
+    assert "another process writes this run; wait until it has ended, or stop it" in done.stderr, done.stderr
+    assert sorted(os.listdir(folder)) == before
+    tenon("eval", folder)
+    child.kill()
+    child.communicate(timeout=60)
+    child = start("resume", folder)
+    wait_for(lambda: any(name.startswith("environment-") for name in os.listdir(folder)), child)
+    assert "another process" in tenon("resume", folder, code=1).stderr
+    child.terminate()
+    child.communicate(timeout=60)
+    assert child.returncode == 143
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as lines:
+        assert [json.loads(line)["update"] for line in lines][-1] > 0
+
+
+@case
 def nohup_is_heeded():
     child = subprocess.Popen(["nohup", TENON, "run", EXPERIMENT, *LONG, "--runs", os.path.join(WORK, "nohup"), "--quiet"],
                              cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

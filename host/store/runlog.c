@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,6 +91,16 @@ int32_t tn_runlog_open(const tn_log *next, tn_runlog **ret, tn_error *err)
 
 tn_log tn_runlog_log(tn_runlog *runlog) { return (tn_log){take_line, runlog}; }
 
+/* One process at a time writes a run. The lock ends with its holder, however that ends. Where a file system has no
+ * locks there is none. */
+static int32_t hold(int fd, const char *folder, tn_error *err)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return TN_OK;
+    return tn_error_set(err, TN_E_IO, "%s: another process writes this run; wait until it has ended, or stop it",
+                        folder);
+}
+
 int32_t tn_runlog_put_in(tn_runlog *runlog, const char *folder, tn_error *err)
 {
     char *path = tn_format("%s/" TN_RUNLOG_FILE, folder);
@@ -100,8 +111,13 @@ int32_t tn_runlog_put_in(tn_runlog *runlog, const char *folder, tn_error *err)
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     int32_t status = fd < 0 ? tn_error_set(err, TN_E_IO, "%s: can not write: %s", path, strerror(errno)) : TN_OK;
     tn_free(path);
-    if (status != TN_OK)
+    if (status == TN_OK)
+        status = hold(fd, folder, err);
+    if (status != TN_OK) {
+        if (fd >= 0)
+            close(fd);
         return status;
+    }
     pthread_mutex_lock(&runlog->lock);
     runlog->fd = fd;
     put(fd, tn_text_string(&runlog->kept), runlog->kept.size);

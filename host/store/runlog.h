@@ -16,7 +16,8 @@ typedef struct tn_runlog tn_runlog;
 int32_t tn_runlog_open(const tn_log *next, tn_runlog **ret, tn_error *err);
 /* The log to write to, from any thread; lives as long as the run's. */
 tn_log tn_runlog_log(tn_runlog *runlog);
-/* Appends to `folder`/log.txt from now on, beginning with what was kept. At most once. TN_E_IO, TN_E_MEMORY. [main] */
+/* Appends to `folder`/log.txt from now on, beginning with what was kept, and holds that file's lock until the log is
+ * closed. At most once. TN_E_IO, also where another holds the lock; TN_E_MEMORY. [main] */
 int32_t tn_runlog_put_in(tn_runlog *runlog, const char *folder, tn_error *err);
 /* From now on lines go to the file only. [main] */
 void tn_runlog_mute(tn_runlog *runlog);
