@@ -214,6 +214,20 @@ def a_run_has_one_writer():
 
 
 @case
+def closed_standard_files_are_no_files_of_the_run():
+    for closed, code in (("2>&-", 0), (">&- 2>&-", 1), ("<&- >&- 2>&-", 1), ("<&-", 0)):
+        runs = os.path.join(WORK, "closed " + closed)
+        shell = ["sh", "-c", f'exec "$0" "$@" {closed}']
+        tenon("run", EXPERIMENT, "train.steps=12", "--runs", runs, prefix=shell, code=code)
+        folder = only_folder(runs)
+        assert [r["event"] for r in records(folder)[0]].count("eval") == 3, records(folder)[0]
+        for name in ("metrics.csv", "log.txt", "experiment.yaml", "overrides.txt"):
+            with open(os.path.join(folder, name), encoding="utf-8") as f:
+                assert "test/accuracy " not in f.read(), (closed, name)
+        tenon("eval", folder)
+
+
+@case
 def nohup_is_heeded():
     child = subprocess.Popen(["nohup", TENON, "run", EXPERIMENT, *LONG, "--runs", os.path.join(WORK, "nohup"), "--quiet"],
                              cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -5,9 +5,11 @@
 #include "host/cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int cli_fail(const tn_error *err)
 {
@@ -77,8 +79,18 @@ static int run_command(const cli_command *command, int argc, char **argv)
     return code;
 }
 
+/* A standard file that the caller has closed would be the next file that is opened, such as a run's metrics, and what
+ * goes to stderr would go there. In its place stands one that fails as a closed one does. */
+static void keep_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            _exit(EXIT_FAILED);
+}
+
 int main(int argc, char **argv)
 {
+    keep_standard_files();
     /* Before any BLAS is mapped: its own threads would fight ours, and a later call does not reach them all. */
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     /* This thread prints numbers with a point, even if a plugin gives the process another locale. */
