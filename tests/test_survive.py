@@ -228,6 +228,18 @@ def closed_standard_files_are_no_files_of_the_run():
 
 
 @case
+def who_watches_may_leave():
+    runs = os.path.join(WORK, "watched")
+    child = subprocess.Popen([TENON, "run", EXPERIMENT, "train.steps=60", "--runs", runs], cwd=WORK, stderr=subprocess.PIPE,
+                             stdout=subprocess.PIPE, env={k: v for k, v in os.environ.items() if k != "TENON_PLUGIN_PATH"})
+    child.stderr.read(1)
+    child.stderr.close()
+    assert b"test/loss" in child.stdout.read()
+    assert child.wait(60) == 0
+    assert records(only_folder(runs))[0][-1]["event"] == "end"
+
+
+@case
 def nohup_is_heeded():
     child = subprocess.Popen(["nohup", TENON, "run", EXPERIMENT, *LONG, "--runs", os.path.join(WORK, "nohup"), "--quiet"],
                              cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

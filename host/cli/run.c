@@ -180,6 +180,7 @@ static progress begin(const cli_options *options)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* who only watches may leave: `tenon run ... 2>&1 | less` */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup is heeded */
         sigaction(SIGHUP, &action, NULL);
     return (progress){.quiet = options->quiet, .terminal = isatty(STDERR_FILENO) && !options->quiet};
