@@ -168,6 +168,9 @@ def against_pytorch_optimizer():
     rex.step_t = 0
     report("pytorch_optimizer", "REX", [rex.step() for _ in range(200)],
            ours(0.3, 200, 200, segment("rex", steps=150, end=0.01)))
+    chebyshev = importlib.import_module("pytorch_optimizer.lr_scheduler.chebyshev").get_chebyshev_perm_steps
+    report("pytorch_optimizer", "fractal Chebyshev, order and nodes of 64", [0.3 * x for x in chebyshev(64)],
+           ours(0.3, 64, 64, segment("chebyshev", nodes=64)))
     wsd = importlib.import_module("pytorch_optimizer.lr_scheduler.wsd")
     for shape, word in (("1-sqrt", "sqrt"), ("1-square", "square"), ("linear", "linear")):
         report("pytorch_optimizer", f"WSD {shape}",

@@ -223,6 +223,14 @@ def batch_rule(g):
     return g.base * (ratio if g.text("rule", "linear") == "linear" else ratio ** 0.5)
 
 
+def chebyshev(g):
+    least, order = g.number("least", 0.05), [0]
+    while len(order) < g.integer("nodes", 8):
+        order = [i for k in order for i in (k, 2 * len(order) - 1 - k)]
+    values = [1 / ((1 + least) / 2 - (1 - least) / 2 * math.cos((i + 0.5) * math.pi / len(order))) for i in order]
+    return g.base * values[int(g.time() // Fraction(g.text("every", "1"))) % len(order)]
+
+
 SCHEDULERS = {
     "constant": lambda g: g.or_base("value"),
     "linear": ramp(lambda g, p: p),
@@ -233,6 +241,7 @@ SCHEDULERS = {
     "geometric": geometric, "step": step, "multistep": multistep, "exponential": exponential,
     "cosine-restarts": cosine_restarts, "one-cycle": one_cycle, "cyclic": cyclic, "noam": noam,
     "inverse-sqrt": inverse_sqrt, "inverse-time": inverse_time, "wsd": wsd, "warmup": warmup, "batch-rule": batch_rule,
+    "chebyshev": chebyshev,
 }
 
 
@@ -366,6 +375,12 @@ cases += [
     case("wsd in front of another", 2, 40, 40, segment("wsd", steps=25, warmup=5, decay=10, end=0.5),
          segment("constant")),
     case("warm-up by epochs of steps", 2, 10, 10, segment("warmup")),
+    case("fractal Chebyshev", 0.1, 40, 40, segment("chebyshev")),
+    case("fractal Chebyshev, 13 rounded to 16, each twice", 0.1, 40, 40,
+         segment("chebyshev", nodes=13, least=0.2, every=2)),
+    case("fractal Chebyshev of one, in epochs", 0.1, 9, 9, segment("chebyshev", nodes=1, unit="epochs"), per_epoch=2),
+    case("fractal Chebyshev by epochs", 0.1, 30, 30, segment("chebyshev", nodes=4, every=1.5, unit="epochs"),
+         per_epoch=3),
     case("batch rule", 0.1, 4, 4, segment("batch-rule"), batch=1024),
     case("batch rule, root", 0.1, 4, 4, segment("batch-rule", rule="sqrt", reference=32), batch=80),
     case("batch rule, batch not known", 0.1, 4, 4, segment("batch-rule")),
