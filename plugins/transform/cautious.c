@@ -43,8 +43,10 @@ static void cautious_fold(const tn_fold *fold)
 TN_CLONES static void cautious_loop(int64_t n, tn_real scale, tn_real gain, const tn_real *__restrict g,
                                     tn_real *__restrict d)
 {
-    for (int64_t i = 0; i < n; i++)
-        d[i] = cautious_agree(d[i], scale * g[i]) ? gain * d[i] : 0;
+    for (int64_t i = 0; i < n; i++) {
+        tn_real slope = scale * g[i], none = 0 * d[i] + 0 * slope; /* NaN of either stays */
+        d[i] = cautious_agree(d[i], slope) ? gain * d[i] : none;
+    }
 }
 
 static void cautious_update(const tn_piece *piece)
