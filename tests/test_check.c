@@ -63,8 +63,17 @@ static const bad_row bads[] = {
 #endif
     /* links of an update */
     /* models, data and what runs them */
+    {"data-describe", "data-describe", NULL, NULL},
+    {"data-memory", "data-memory", NULL, NULL},
+    {"data-memory-gather", "data-memory", NULL, NULL},
+    {"data-values", "data-values", NULL, NULL},
+    {"data-order", "data-order", NULL, NULL},
+    {"data-fresh", "data-fresh", NULL, NULL},
+    {"data-threads", "data-threads", NULL, NULL},
+    {"data-heap", "data-heap", NULL, NULL},
+    {"data-leak", "data-leak", NULL, NULL},
     {"sink-file", "sink-file", NULL, NULL},
-    {"sink-repeat", "sink-repeat", NULL, NULL},
+    {"sink-repeat", "sink-repeat", "sink-locale", NULL},
     {"sink-values", "sink-values", NULL, NULL},
     {"sink-locale", "sink-locale", NULL, NULL},
     {"sink-failure", "sink-failure", NULL, NULL},

@@ -32,4 +32,9 @@ bool tn_check_is_sink(const tn_check_subject *subject);
 tn_check_run_rule tn_check_sink_file, tn_check_sink_repeat, tn_check_sink_values, tn_check_sink_locale,
     tn_check_sink_failure, tn_check_sink_memory, tn_check_sink_heap;
 
+/* rules_graph_data.c */
+bool tn_check_is_data(const tn_check_subject *subject);
+tn_check_run_rule tn_check_data_describe, tn_check_data_memory, tn_check_data_values, tn_check_data_order,
+    tn_check_data_fresh, tn_check_data_threads, tn_check_data_heap, tn_check_data_leak;
+
 #endif
