@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tenon/failure.h>
+
+#include "host/base/failure.h"
 #include "host/base/memory.h"
 #include "host/base/number.h"
 #include "host/base/take.h"
@@ -38,6 +41,7 @@ struct tenon_update {
     tn_registry *registry;
     tn_log log;
     tn_services services;
+    tn_failures failures;
     tensor *tensors;
     size_t count;
     size_t p_size, g_size; /* bytes of an element */
@@ -397,11 +401,16 @@ static void log_line(void *host, int32_t level, const char *text)
     tn_log_write(&u->log, level, "%s", text);
 }
 
-static const void *no_interface(void *host, const char *id)
+static void fail_service(void *host, int32_t code, const char *text)
 {
+    tn_failures_keep(&((tenon_update *)host)->failures, code, text);
+}
+
+static const void *interface_service(void *host, const char *id)
+{
+    static const tn_failure failure = {sizeof failure, 0, fail_service};
     (void)host;
-    (void)id;
-    return NULL;
+    return strcmp(id, TN_FAILURE) == 0 ? &failure : NULL;
 }
 
 int32_t tenon_update_open(tenon *handle, const char *links, const tenon_tensor *tensors, size_t count,
@@ -416,7 +425,7 @@ int32_t tenon_update_open(tenon *handle, const char *links, const tenon_tensor *
         tn_take(&taken, sizeof taken, options);
     u->registry = handle->registry;
     u->log = handle->log;
-    u->services = (tn_services){sizeof u->services, 0, u, log_line, no_interface};
+    u->services = (tn_services){sizeof u->services, 0, u, log_line, interface_service};
     fegetenv(&own);
     fesetenv(FE_DFL_ENV);
     int32_t status = open_all(u, links, tensors, count, &taken, err);
@@ -521,6 +530,8 @@ static int32_t do_step(tenon_update *u, const tenon_step *step, tn_step_result *
         return status;
     gather_p(u);
     status = tn_chain_step(u->chain, &arguments, ret, err);
+    if (!status)
+        status = tn_failures_take(&u->failures, err);
     if (status)
         return status;
     u->attempts++;

@@ -171,7 +171,7 @@ static int32_t rig_tapping(rig *r)
 static int32_t rig_try_step(rig *r)
 {
     const tn_items_step step = {r->d, r, rig_clock, rig_k};
-    r->clock = (tn_clock){sizeof r->clock, 0, r->clock.t + 1, r->clock.t, r->clock.t};
+    r->clock = (tn_clock){sizeof r->clock, 0, r->clock.t + 1, r->clock.t, r->clock.t, NULL};
     r->table.begin(r->rule->hyper, &r->clock, r->k);
     for (int64_t i = 0; i < r->w->parameters.count; i++)
         if (r->w->present[i])
@@ -564,7 +564,7 @@ START_TEST(items_have_state_of_their_own)
     apply_calls = apply_items = 0;
     r->table.plan = NULL;
     for (int step = 0; step < 2; step++) {
-        r->clock = (tn_clock){sizeof r->clock, 0, step + 1, step, step};
+        r->clock = (tn_clock){sizeof r->clock, 0, step + 1, step, step, NULL};
         ck_ok(tn_items_apply(r->items, &(tn_items_step){r->d, r, rig_clock, rig_k}, &err), err);
     }
     /* Batches: two halves; p0; p1, which has one slot less. */

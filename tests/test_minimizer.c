@@ -165,7 +165,7 @@ static int32_t try_step(world *w)
 {
     double loss = 0;
     int64_t calls = w->calls, broken = w->broken_from;
-    tn_clock clock = {sizeof clock, 0, w->update + 1, w->update, w->attempt};
+    tn_clock clock = {sizeof clock, 0, w->update + 1, w->update, w->attempt, NULL};
     w->broken_from = -1;
     look(w, &loss, NULL);
     w->calls = calls;
@@ -470,7 +470,7 @@ START_TEST(a_step_from_what_is_not_finite_is_skipped)
             step(w);
             uint64_t before = hash(w);
             int64_t calls = w->calls;
-            tn_clock clock = {sizeof clock, 0, 2, 1, 1};
+            tn_clock clock = {sizeof clock, 0, 2, 1, 1, NULL};
             if (!loss)
                 put(w, w->parameters.g, w->at[1] + 6, INFINITY);
             const tn_step bad = {.scale = SCALE, .loss = loss ? NAN : 1};
@@ -946,7 +946,7 @@ static void train(const char *widths, const char *rule, const tn_setting *settin
     double last = INFINITY, report[4];
     graph_open(&w, widths, rule, setting);
     for (int i = 0; i <= steps; i++, last = *ret_loss) {
-        tn_clock clock = {sizeof clock, 0, i + 1, i, i};
+        tn_clock clock = {sizeof clock, 0, i + 1, i, i, NULL};
         int32_t committed = 0;
         ck_ok(graph_gradient(&w.window, ret_loss, &err), err);
         *ret_norm = norm_of(tn_graph_parameters(w.window.graph));

@@ -293,7 +293,7 @@ static void rule_run(rule *r)
     for (int64_t e = 0; e < ELEMENTS; e++)
         put(r->real, r->p, e, parameter_of(e));
     for (int64_t step = 0; step < STEPS; step++) {
-        const tn_clock clock = {sizeof clock, 0, step + 1, step, step};
+        const tn_clock clock = {sizeof clock, 0, step + 1, step, step, NULL};
         memset(k, 0, sizeof k);
         r->table.begin(r->c->hyper, &clock, k);
         rule_block(r, k, step, 0, 512);

@@ -22,9 +22,11 @@ typedef struct tn_clock {
     int64_t t;       /* the update being computed for these parameters: 1, 2, ... */
     int64_t update;  /* committed updates of the run, from 0 */
     int64_t attempt; /* tried updates of the run, from 0 */
+    const tn_services *services;
 } tn_clock;
 TN_AT(tn_clock, t, 8);
-TN_SIZE(tn_clock, 32);
+TN_AT(tn_clock, services, 32);
+TN_SIZE(tn_clock, 40);
 
 /* What a tensor is to the model. */
 #define TN_ROLE_OTHER     0

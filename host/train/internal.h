@@ -8,6 +8,7 @@
 #include <tenon/precision.h>
 
 #include "host/base/compute.h"
+#include "host/base/failure.h"
 #include "host/parallel/comm.h"
 #include "host/train/dataset.h"
 #include "host/train/schedule.h"
@@ -47,6 +48,7 @@ struct tn_trainer {
     tn_pool *pool;
     tn_backend backend;
     tn_services services;
+    tn_failures failures; /* of components' calls that return nothing */
     tn_comm *comm;        /* NULL: one process */
     tn_verdict *verdicts; /* [processes] */
     tn_dataset train, eval;

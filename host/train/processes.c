@@ -58,6 +58,8 @@ int32_t tn_trainer_agree(tn_trainer *t, int32_t status, tn_error *err)
 {
     tn_verdict own = {status, t->stop, t->save};
     tn_error inner;
+    if (status == TN_OK)
+        own.status = status = tn_failures_take(&t->failures, err);
     if (!t->verdicts)
         return status;
     int32_t joint = tn_comm_all_gather(t->comm, &own, t->verdicts, sizeof own, &inner);

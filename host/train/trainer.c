@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <tenon/failure.h>
+
 #include "host/base/error.h"
 #include "host/base/memory.h"
 #include "host/train/internal.h"
@@ -19,11 +21,16 @@ static void log_service(void *host, int32_t level, const char *text)
     tn_log_write(t->options.log, level, "%s", text);
 }
 
-static const void *no_interface(void *host, const char *id)
+static void fail_service(void *host, int32_t code, const char *text)
 {
+    tn_failures_keep(&((tn_trainer *)host)->failures, code, text);
+}
+
+static const void *interface_service(void *host, const char *id)
+{
+    static const tn_failure failure = {sizeof failure, 0, fail_service};
     (void)host;
-    (void)id;
-    return NULL;
+    return strcmp(id, TN_FAILURE) == 0 ? &failure : NULL;
 }
 
 int32_t tn_trainer_open(const tn_trainer_options *options, tn_trainer **ret, tn_error *err)
@@ -33,7 +40,7 @@ int32_t tn_trainer_open(const tn_trainer_options *options, tn_trainer **ret, tn_
         return tn_error_set(err, TN_E_MEMORY, "no memory for the run");
     t->options = *options;
     t->e = options->experiment;
-    t->services = (tn_services){sizeof(tn_services), 0, t, log_service, no_interface};
+    t->services = (tn_services){sizeof(tn_services), 0, t, log_service, interface_service};
     int32_t status = tn_trainer_open_all(t, err);
     if (status != TN_OK)
         tn_trainer_close(t);
@@ -96,6 +103,8 @@ static int32_t update_parameters(tn_trainer *t, double loss, tn_step_result *ret
     }
     const tn_step step = {.scale = 1 / (t->seed * t->count), .loss = loss / t->count, .attempt = t->attempt};
     int32_t status = tn_chain_step(t->chain, &step, ret, err);
+    if (status == TN_OK)
+        status = tn_failures_take(&t->failures, err);
     if (status == TN_OK)
         tn_precision_observe(t, ret->bad_parameter >= 0);
     return status;

@@ -136,7 +136,7 @@ static int32_t name_reports(tn_chain *chain, tn_error *err)
 /* A window is looked at once more for taps, of one kind: two links must not want two of the same update. */
 static int32_t check_taps_at(const tn_chain *chain, int64_t t, tn_error *err)
 {
-    const tn_clock clock = {sizeof clock, 0, t, t - 1, t - 1};
+    const tn_clock clock = {sizeof clock, 0, t, t - 1, t - 1, chain->options.services};
     const tn_link *first = NULL;
     int32_t kind = TN_TAP_NONE;
     for (const tn_link *link = chain->links; link < chain->links + chain->link_count; link++) {

@@ -280,7 +280,8 @@ int32_t tn_items_tapping(tn_items *s, const int64_t *clocks, int64_t update, int
     s->failed.code = TN_OK;
     for (size_t i = 0; i < s->count; i++) {
         tn_item *x = &s->list[i];
-        const tn_clock clock = {sizeof clock, 0, clocks[x->weight] + 1, update, attempt};
+        const tn_clock clock = {sizeof clock, 0,       clocks[x->weight] + 1,
+                                update,       attempt, s->options.context ? s->options.context->services : NULL};
         int32_t wants = tn_items_wants(s, &clock);
         kind = kind == TN_TAP_NONE ? wants : kind;
         x->wants = wants != TN_TAP_NONE;

@@ -68,7 +68,8 @@ static int64_t clock_at(tn_chain *chain, int64_t t, int64_t attempt)
         c--;
     if (c > 0)
         return c - 1;
-    chain->clock[chain->clock_count] = (tn_clock){sizeof(tn_clock), 0, t, chain->update, attempt};
+    chain->clock[chain->clock_count] =
+        (tn_clock){sizeof(tn_clock), 0, t, chain->update, attempt, chain->options.services};
     return chain->clock_count++;
 }
 
@@ -217,8 +218,12 @@ static int32_t check_arguments(const tn_chain *chain, double scale, tn_error *er
 static int32_t minimize(tn_chain *chain, const tn_step *step, tn_step_result *ret, tn_error *err)
 {
     tn_link *link = &chain->links[chain->minimizer_at];
-    const tn_clock clock = {sizeof clock, 0, chain->parameters->count ? chain->clocks[0] + 1 : chain->update + 1,
-                            chain->update, step->attempt};
+    const tn_clock clock = {sizeof clock,
+                            0,
+                            chain->parameters->count ? chain->clocks[0] + 1 : chain->update + 1,
+                            chain->update,
+                            step->attempt,
+                            chain->options.services};
     int32_t committed;
     for (size_t j = 0; j < link->report_count; j++)
         chain->report[j] = NAN;

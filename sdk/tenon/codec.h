@@ -149,7 +149,7 @@ TN_INLINE tn_real tn_float_value(int fraction, int smallest, uint32_t code)
         else                                                                                                           \
             name##_random_(call->context, call->lo, call->n, real, (tn_code16 *)call->stored);                         \
     }                                                                                                                  \
-    static const tn_codec name##_table = {sizeof(tn_codec), 1, 16, 0, name##_decode, name##_encode};                   \
+    static const tn_codec name##_table = {sizeof(tn_codec), 1, 16, 0, TN_CALL(name##_decode), TN_CALL(name##_encode)}; \
     TN_COMPONENT(name, "codec", TN_CODEC, TN_REAL, TN_FLOAT_HYPER, summary, facts, name##_table);
 
 #endif

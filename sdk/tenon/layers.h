@@ -203,8 +203,9 @@ static inline TN_UNUSED void tn_tangent_apply(tn_tangent_loop *loop, const void 
     }
 
 #define TN_ELEMENT_RECORD_(type, name, kind, HYPER, kept, summary, facts, tangents_)                                   \
-    static const tn_layer type##_table = {sizeof(tn_layer), 0,    type##_infer, type##_forward,                        \
-                                          type##_backward,  NULL, NULL,         tangents_};                            \
+    static const tn_layer type##_table = {                                                                             \
+        sizeof(tn_layer), 0, TN_CALL(type##_infer), TN_CALL(type##_forward), TN_CALL(type##_backward), NULL, NULL,     \
+        tangents_};                                                                                                    \
     TN_COMPONENT(name, kind, TN_LAYER, TN_REAL, HYPER, summary,                                                        \
                  TN_AXIS("elements") TN_IN_PLACE(true) TN_KEPT_##kept##_FACT facts, type##_table);
 
@@ -242,8 +243,8 @@ static inline TN_UNUSED void tn_tangent_apply(tn_tangent_loop *loop, const void 
         else if (dx)                                                                                                   \
             tn_element_apply(name##_backward_loop, call->hyper, call->n, kept_, dy_along, dx + call->lo);              \
     }                                                                                                                  \
-    static const tn_layer_tangents name##_tangents = {sizeof(tn_layer_tangents), 0, name##_tangent_forward,            \
-                                                      name##_tangent_backward};
+    static const tn_layer_tangents name##_tangents = {sizeof(tn_layer_tangents), 0, TN_CALL(name##_tangent_forward),   \
+                                                      TN_CALL(name##_tangent_backward)};
 
 #define TN_ELEMENT_LAYER(name, kind, HYPER, kept, summary, facts)                                                      \
     TN_ELEMENT_CALLS_(name, #name, kept)                                                                               \

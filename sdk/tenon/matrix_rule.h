@@ -60,14 +60,15 @@ static inline TN_UNUSED int32_t tn_plan_parts(const tn_parameter *p, const tn_sl
         return status == TN_OK && (split_) ? tn_plan_parts(parameter, planner) : status;                               \
     }                                                                                                                  \
     TN_STATIC_ASSERT(sizeof(name##_constants) <= TN_CONSTANTS_MAX, #name "_constants is too large");                   \
-    static const tn_matrix name##_matrix_ = {sizeof(tn_matrix), 0, name##_workspace, name##_apply, NULL, NULL};        \
+    static const tn_matrix name##_matrix_ = {                                                                          \
+        sizeof(tn_matrix), 0, name##_workspace, TN_CALL(name##_apply), NULL, NULL};                                    \
     static const tn_optimizer name##_table = {sizeof(tn_optimizer),                                                    \
                                               (uint32_t)sizeof(name##_constants),                                      \
-                                              name##_plan_,                                                            \
-                                              name##_begin_,                                                           \
+                                              TN_CALL(name##_plan_),                                                   \
+                                              TN_CALL(name##_begin_),                                                  \
                                               NULL,                                                                    \
                                               NULL,                                                                    \
-                                              name##_update,                                                           \
+                                              TN_CALL(name##_update),                                                  \
                                               NULL,                                                                    \
                                               keep_,                                                                   \
                                               &name##_matrix_};                                                        \

@@ -131,7 +131,7 @@ static inline TN_UNUSED int tn_backtrack_search(const tn_advance *call, tn_ask *
  * S(start, transient, "..."); what counts is what plan_ asks for. products_: 1 if it asks for Hessian products. */
 #define TN_MINIMIZER_RULE(name, HYPER, SHOWN, plan_, products_, summary, facts)                                        \
     static void name##_call_(const tn_advance *call, tn_ask *ask) { name##_advance(call, ask); }                       \
-    static const tn_minimizer name##_table = {sizeof(tn_minimizer), products_, plan_, name##_call_};                   \
+    static const tn_minimizer name##_table = {sizeof(tn_minimizer), products_, TN_CALL(plan_), TN_CALL(name##_call_)}; \
     TN_COMPONENT(name, "optimizer", TN_MINIMIZER, TN_REAL, HYPER, summary,                                             \
                  TN_STAGE("rule") TN_GRAIN("model") ",\"slots\":[" SHOWN(TN_SHOWN_SLOT) "null]" facts, name##_table);
 

@@ -216,10 +216,10 @@ static inline TN_UNUSED double tn_larger(double a, double b)
     static const tn_optimizer name##_table = {sizeof(tn_optimizer),                                                    \
                                               (uint32_t)sizeof(name##_constants),                                      \
                                               NULL,                                                                    \
-                                              name##_begin_,                                                           \
+                                              TN_CALL(name##_begin_),                                                  \
                                               NULL,                                                                    \
                                               NULL,                                                                    \
-                                              name##_update,                                                           \
+                                              TN_CALL(name##_update),                                                  \
                                               NULL,                                                                    \
                                               keep_,                                                                   \
                                               NULL};                                                                   \

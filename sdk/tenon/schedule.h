@@ -98,7 +98,7 @@ static inline TN_UNUSED double tn_or_base(double value, const tn_position *at)
         (void)slots;                                                                                                   \
         return function##_value((const function *)hyper, at);                                                          \
     }                                                                                                                  \
-    static const tn_scheduler function##_table = {sizeof(tn_scheduler), 0, function##_value_, NULL};                   \
+    static const tn_scheduler function##_table = {sizeof(tn_scheduler), 0, TN_CALL(function##_value_), NULL};          \
     TN_COMPONENT(name, "scheduler", TN_SCHEDULER, 0u, HYPER, summary, facts, function##_table);
 
 #endif

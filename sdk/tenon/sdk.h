@@ -285,4 +285,8 @@ TN_BOTH TN_UNUSED float tn_uniform(uint32_t bits) { return (float)(bits >> 8) * 
 #define TN_EACH_7_(f, a, ...) f(a) TN_EACH_6_(f, __VA_ARGS__)
 #define TN_EACH_8_(f, a, ...) f(a) TN_EACH_7_(f, __VA_ARGS__)
 
+#if defined __cplusplus && !defined __CUDACC__ && defined __cpp_exceptions && __cplusplus >= 201703L
+#include <tenon/sdk.hpp>
+#endif
+
 #endif

@@ -4,6 +4,7 @@
  */
 #include <tenon/backend.h>
 #include <tenon/data.h>
+#include <tenon/failure.h>
 #include <tenon/layer.h>
 #include <tenon/loss.h>
 #include <tenon/matrix.h>
@@ -37,6 +38,7 @@ typedef struct tn_abi_anchor {
     const tn_data *data;
     const tn_data_split *data_split;
     const tn_error *error;
+    const tn_failure *failure;
     const tn_field *field;
     const tn_fold *fold;
     const tn_gemm *gemm;

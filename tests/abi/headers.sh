@@ -18,6 +18,13 @@ for header in abi/tenon/*.h sdk/tenon/*.h; do
     [ -z "$nvcc" ] || "$nvcc" -std=c++17 -Iabi -Isdk -c "$out/t.cu" -o "$out/t.o"
     case $header in abi/*) [ "$(wc -l <"$header")" -le 150 ] || { echo "$header: over 150 lines" >&2; exit 1; } ;; esac
 done
+for compiler in g++ clang++; do
+    command -v $compiler >/dev/null || continue
+    for header in sdk/tenon/*.hpp; do
+        echo "#include <tenon/$(basename "$header")>" >"$out/t.cpp"
+        $compiler -std=c++17 $flags "$out/t.cpp"
+    done
+done
 # All of them together: a plugin may hold components of any kinds.
 for header in abi/tenon/*.h sdk/tenon/*.h; do printf '#include <tenon/%s>\n' "$(basename "$header")"; done | tee "$out/t.cpp" >"$out/t.c"
 for compiler in gcc clang; do

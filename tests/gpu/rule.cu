@@ -34,7 +34,7 @@ static const tn_optimizer *open_rule(const char *path, const char *device)
 
 static void constants(const tn_optimizer *rule, int64_t t, void *k)
 {
-    tn_clock clock = {sizeof clock, 0, t, t - 1, t - 1};
+    tn_clock clock = {sizeof clock, 0, t, t - 1, t - 1, nullptr};
     memset(k, 0, TN_CONSTANTS_MAX);
     rule->begin(hyper, &clock, k);
 }

@@ -397,7 +397,7 @@ static const tn_collective my_thing_table = {.struct_size = sizeof(tn_collective
                                              .state_bytes = (int64_t)sizeof(my_thing_state),
                                              .world = TN_CALL(my_thing_world),
                                              .open = TN_CALL(my_thing_open),
-                                             .close = TN_CALL(my_thing_close),
+                                             .close = my_thing_close,
                                              .start = TN_CALL(my_thing_start),
                                              .wait = TN_CALL(my_thing_wait)};
 TN_COMPONENT(my_thing, "collective", TN_COLLECTIVE, 0u, HYPER, "A star over local sockets", "", my_thing_table);
