@@ -162,6 +162,8 @@ static int is_in(const plan *p, const char *name)
 static void choose_link(dice *d, const offers *o, int stage, plan *p)
 {
     const offer *link = &o->list[stage][roll(d, o->count[stage])];
+    for (int rare = stage == RULE && !roll(d, 6); rare && !link->matrix;) /* few of many rules */
+        link = &o->list[stage][roll(d, o->count[stage])];
     if (p->link_count < WORLD_LINKS && !is_in(p, link->name))
         p->links[p->link_count++] =
             (choice){*link, stage == SOURCE, stage == RULE || roll(d, 4) ? 0 : 1u << TN_ROLE_BIAS, 0};
