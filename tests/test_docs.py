@@ -28,7 +28,7 @@ import tempfile
 import traceback
 
 SOURCE, BUILD = map(os.path.abspath, sys.argv[1:3])
-PAGES = ["README.md", "docs/plugin-author.md", "docs/experiment.md", "docs/schedulers.md"]
+PAGES = ["README.md", "docs/plugin-author.md", "docs/experiment.md", "docs/schedulers.md", "docs/foreign.md"]
 LINKED = PAGES + ["docs/architecture.md", "CHANGELOG.md"]
 EXAMPLE = "docs/experiments/fashion-mlp.yaml"
 CASES = []

@@ -120,7 +120,7 @@ static void examine_entries(tn_doctor *d)
         else if (entry->state == TN_FOUND && tn_registry_info(d->registry, entry, &info, &why) != TN_OK)
             tn_doctor_add_error(d, "plugins", &why);
         else
-            found += entry->state == TN_FOUND;
+            found += entry->state == TN_FOUND && !entry->own;
     }
     if (found > 0)
         tn_doctor_add(d, "plugins", TN_DOCTOR_OK, NULL, "%zu components can be used", found);

@@ -50,10 +50,7 @@ double crash(double x)
     return x;
 }
 
-double crash_at_nan(double x)
-{
-    return isnan(x) ? *(volatile const double *)nowhere : x;
-}
+double crash_at_nan(double x) { return isnan(x) ? *(volatile const double *)nowhere : x; }
 
 double leave(double x)
 {
