@@ -128,6 +128,23 @@ class DAdaptAdam(Link):
         return [-m / (np.sqrt(v) + self.eps) for m, v in zip(self.m, self.v)], 1 - step * self.weight_decay
 
 
+class Mars(Link):
+    """arXiv:2411.10438 Algorithm 2, approximate; each tensor's corrected gradient has a norm of at most 1."""
+
+    defaults = {"lr": 3e-3, "beta1": 0.95, "beta2": 0.99, "eps": 1e-8, "gamma": 0.025, "weight_decay": 0.0}
+
+    def rule(self, p, g, t):
+        if t == 1:
+            self.m, self.v, self.last = [0 * x for x in p], [0 * x for x in p], g
+        c = [x + self.gamma * self.beta1 / (1 - self.beta1) * (x - y) for x, y in zip(g, self.last)]
+        c = [x / max(1.0, norm(x)) for x in c]
+        self.m = [self.beta1 * m + (1 - self.beta1) * x for m, x in zip(self.m, c)]
+        self.v = [self.beta2 * v + (1 - self.beta2) * x * x for v, x in zip(self.v, c)]
+        self.last = g
+        return [-self.lr * (m / (1 - self.beta1**t)) / (np.sqrt(v / (1 - self.beta2**t)) + self.eps)
+                for m, v in zip(self.m, self.v)], 1 - self.lr * self.weight_decay
+
+
 class Dog(Link):
     """arXiv:2302.12022 equation 1."""
 
@@ -199,8 +216,15 @@ class GradientNoise(Link):
         return g
 
 
-LINKS = {"lars": Lars, "novograd": Novograd, "adam-mini": AdamMini, "prodigy": Prodigy, "d-adapt-adam": DAdaptAdam,
-         "dog": Dog, "freeze": Freeze, "lookahead": Lookahead, "clip-value": ClipValue, "agc": Agc,
+class LayerDecay(Link):
+    """No name of these parameters has a number, so all stand above the layers; test_layer_decay.c has the others."""
+
+    def update(self, d, g):
+        return d
+
+
+LINKS = {"layer-decay": LayerDecay, "lars": Lars, "novograd": Novograd, "adam-mini": AdamMini, "prodigy": Prodigy, "d-adapt-adam": DAdaptAdam,
+         "mars": Mars, "dog": Dog, "freeze": Freeze, "lookahead": Lookahead, "clip-value": ClipValue, "agc": Agc,
          "weight-decay": WeightDecay, "gradient-noise": GradientNoise}
 
 CHAINS = [
@@ -218,6 +242,8 @@ CHAINS = [
     ([("d-adapt-adam", {"lr": "0.5", "d0": "1e-3", "beta2": "0.9", "growth": "1.2", "weight_decay": "0.3"})], 0.5),
     ([("dog", {"reach": "1e-3"})], 0.5),
     ([("dog", {"lr": "2", "reach": "0.1", "eps": "0.1", "weight_decay": "0.3"})], 0.5),
+    ([("mars", {})], 0),
+    ([("mars", {"lr": "0.05", "beta1": "0.5", "beta2": "0.6", "gamma": "0.8", "weight_decay": "0.3"})], 0.5),
     ([("freeze", {})], 0.5),
     ([("sgd", {"lr": "0.1"}), ("lookahead", {"k": "2"})], 0.5),
     ([("adamw", {"lr": "0.1", "weight_decay": "0.5"}), ("lookahead", {"k": "3", "alpha": "0.8"})], 0.5),
@@ -226,6 +252,7 @@ CHAINS = [
     ([("agc", {}), ("sgd", {"lr": "0.1"})], 0),
     ([("agc", {"clip": "0.3", "eps": "2"}), ("adamw", {"lr": "0.02"})], 0.5),
     ([("adamw", {"lr": "0.02", "weight_decay": "0.5"}), ("weight-decay", {"rate": "0.1"})], 0),
+    ([("adamw", {"lr": "0.02"}), ("layer-decay", {"decay": "0.5"})], 0),
     ([("gradient-noise", {"eta": "0"}), ("sgd", {"lr": "0.1"})], 0),
 ]
 
@@ -303,6 +330,13 @@ def clip_value(torch, p, s):
     torch.nn.utils.clip_grad_value_(p, s["clip-value"]["limit"])
 
 
+def mars(timm, p, s):
+    s = s["mars"]
+    return importlib.import_module("timm.optim").Mars(
+        p, lr=s.get("lr", 3e-3), betas=(s.get("beta1", 0.95), s.get("beta2", 0.99)), gamma=s.get("gamma", 0.025),
+        weight_decay=s.get("weight_decay", 0.0), optimize_1d=True)
+
+
 def lars(optax, s):
     s = s["lars"]  # its norm is of the gradient with the decay
     return None if s.get("weight_decay") else optax.lars(s.get("lr", 1.0), trust_coefficient=s.get("trust", 1e-3),
@@ -328,6 +362,7 @@ PEERS = {
     ("clip-value", "sgd"): ("torch", in_torch(sgd, clip_value)),
     ("agc", "sgd"): ("timm", in_torch(sgd_or_adamw, agc)),
     ("agc", "adamw"): ("timm", in_torch(sgd_or_adamw, agc)),
+    ("mars",): ("timm", in_torch(mars)),
     ("lars",): ("optax", in_optax(lars)),
     ("novograd",): ("optax", in_optax(novograd)),
     ("dog",): ("optax", in_optax(dog)),
