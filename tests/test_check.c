@@ -63,6 +63,11 @@ static const bad_row bads[] = {
 #endif
     /* links of an update */
     /* models, data and what runs them */
+    {"model-builds", "model-builds", NULL, NULL},
+    {"model-builds-unread", "model-builds", "model-trains", NULL},
+    {"model-repeat", "model-repeat", NULL, NULL},
+    {"model-failure", "model-failure", NULL, NULL},
+    {"model-trains", "model-trains", NULL, NULL},
     {"data-describe", "data-describe", NULL, NULL},
     {"data-memory", "data-memory", NULL, NULL},
     {"data-memory-gather", "data-memory", NULL, NULL},

@@ -37,4 +37,8 @@ bool tn_check_is_data(const tn_check_subject *subject);
 tn_check_run_rule tn_check_data_describe, tn_check_data_memory, tn_check_data_values, tn_check_data_order,
     tn_check_data_fresh, tn_check_data_threads, tn_check_data_heap, tn_check_data_leak;
 
+/* rules_graph_model.c */
+bool tn_check_is_model(const tn_check_subject *subject);
+tn_check_run_rule tn_check_model_builds, tn_check_model_repeat, tn_check_model_failure, tn_check_model_trains;
+
 #endif
