@@ -18,4 +18,8 @@ struct tenon {
  * fails, *ret stays. Frees `text` either way. Returns `status` or TN_E_MEMORY. [any] */
 int32_t tn_handle_give(tn_text *text, int32_t status, char **ret, tn_error *err);
 
+/* The resolved experiment in the folder of a run, freed with tn_free. TN_E_NOT_FOUND where that is none; TN_E_MEMORY.
+ * [any] */
+int32_t tn_handle_experiment_of(const char *folder, char **ret, tn_error *err);
+
 #endif

@@ -196,6 +196,9 @@ static int32_t take_up(tn_trainer *trainer, const request *r, const char *checkp
 {
     int32_t status = r->options->describe ? describe(trainer, r->options, err) : TN_OK;
     tn_log_write(&r->handle->log, TN_LOG_INFO, "tenon %s goes on from %s", TENON_VERSION, checkpoint);
+    if (tn_trainer_attempt(trainer) >= tn_trainer_horizon(trainer))
+        tn_log_write(&r->handle->log, TN_LOG_WARNING, "%s: the run has ended already, there is nothing to go on with",
+                     r->folder);
     if (status == TN_OK)
         status = tn_trainer_continue_in(trainer, r->folder, checkpoint, err);
     return status == TN_OK ? write_environment(trainer, r, r->folder, err) : status;
@@ -288,12 +291,13 @@ int32_t tenon_resume(tenon *handle, const char *folder, const char *const *overr
                      const tenon_run_options *options, tn_error *err)
 {
     tenon_run_options taken = {.struct_size = sizeof taken};
-    char *path = tn_format("%s/experiment.resolved.yaml", folder);
-    if (!path)
-        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    char *path;
+    int32_t status = tn_handle_experiment_of(folder, &path, err);
+    if (status != TN_OK)
+        return status;
     if (options)
         tn_take(&taken, sizeof taken, options);
-    int32_t status =
+    status =
         read_and_train(handle, &(request){handle, NULL, path, folder, overrides, override_count, &taken}, NULL, err);
     tn_free(path);
     return status;

@@ -172,12 +172,13 @@ int32_t tenon_eval(tenon *handle, const char *folder, const tenon_eval_options *
     tenon_eval_options taken = {.struct_size = sizeof taken};
     tn_experiment *experiment;
     tn_text text = {0};
-    char *path = tn_format("%s/experiment.resolved.yaml", folder);
-    if (!path)
-        return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
+    char *path;
+    int32_t status = tn_handle_experiment_of(folder, &path, err);
+    if (status != TN_OK)
+        return status;
     if (options)
         tn_take(&taken, sizeof taken, options);
-    int32_t status = read_experiment(handle, path, &taken, &experiment, err);
+    status = read_experiment(handle, path, &taken, &experiment, err);
     tn_free(path);
     if (status != TN_OK)
         return status;

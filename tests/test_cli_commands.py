@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -85,9 +86,18 @@ def eval_is_for_runs_without_evaluations_too():
 
 @case
 def eval_of_nothing_says_what_is_missing():
-    assert "experiment.resolved.yaml" in tenon("eval", WORK, code=2).stderr
+    for command in ("eval", "resume"):
+        assert "is no folder of a run, which holds experiment.resolved.yaml" in tenon(command, WORK, code=2).stderr
+        assert "needed the folder of a run" in tenon(command, WORK + "/nothing", code=2).stderr
+        assert "is a file; needed the folder" in tenon(command, __file__, code=2).stderr
+    assert "needed the folder of a run, or a checkpoint" in tenon("export", WORK + "/nothing", code=2).stderr
     result, _ = run("train.epochs=1", "checkpoint=none")
     assert "no checkpoint is there" in tenon("eval", result["folder"], code=2).stderr
+
+
+@case
+def a_run_that_has_ended_is_said_to_have():
+    assert "the run has ended already" in tenon("resume", made()["folder"], "--quiet").stderr
 
 
 @case
@@ -186,7 +196,23 @@ def an_export_needs_no_data_and_takes_one_checkpoint():
     assert "name the one to write" in tenon("export", first, code=2).stderr
     assert "is the checkpoint itself" in tenon("export", first, first, code=2).stderr
     assert "can not write" in tenon("export", first, "/nowhere/file", code=1).stderr
+    assert "is a folder; name a file" in tenon("export", first, WORK, code=2).stderr
+    assert "empty name" in tenon("export", first, "", code=2).stderr
     assert "no checkpoint of this host" in tenon("export", os.path.join(WORK, "one.safetensors"), "x", code=1).stderr
+
+
+@case
+def export_replaces_files_only():
+    folder = made()["folder"]
+    pipe, link, file = (os.path.join(WORK, name) for name in ("a pipe", "a link", "its file"))
+    os.mkfifo(pipe)
+    os.symlink(file, link)
+    with open(file, "w") as f:
+        f.write("older")
+    assert "is no regular file" in tenon("export", folder, pipe, code=2).stderr
+    assert stat.S_ISFIFO(os.lstat(pipe).st_mode)
+    assert json.loads(tenon("export", folder, link, "--json").stdout)["file"] == link
+    assert os.path.islink(link) and "head.weight" in tensors(file)[0]
 
 
 # ---- install ----

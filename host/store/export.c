@@ -4,7 +4,9 @@
  */
 #include "host/store/export.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,9 +269,34 @@ static int32_t refuse_same(const char *path, const char *file, tn_error *err)
     return tn_error_set(err, TN_E_INVALID, "%s: is the checkpoint itself; name another file to write", file);
 }
 
+/* Where the file goes, through links, so that a link stays one; it takes the place of a file or of nothing. */
+static int32_t find_place(const char *file, char **ret, tn_error *err)
+{
+    struct stat found;
+    char real[PATH_MAX];
+    int there = stat(file, &found) == 0;
+    if (!*file)
+        return tn_error_set(err, TN_E_INVALID, "the file to write has an empty name; give one");
+    if (there && S_ISDIR(found.st_mode))
+        return tn_error_set(err, TN_E_INVALID, "%s: is a folder; name a file to write, such as %s/model.safetensors",
+                            file, file);
+    if (there && !S_ISREG(found.st_mode))
+        return tn_error_set(err, TN_E_INVALID,
+                            "%s: is no regular file, and a regular one would take its place; name "
+                            "another file to write",
+                            file);
+    if (there && !realpath(file, real))
+        return tn_error_set(err, TN_E_IO, "%s: can not follow: %s", file, strerror(errno));
+    *ret = tn_strdup(there ? real : file);
+    return *ret ? TN_OK : no_memory(err);
+}
+
 static int32_t convert(export *x, const char *file, tn_error *err)
 {
-    int32_t status = tn_safetensors_open(x->path, &x->file, err);
+    char *place = NULL;
+    int32_t status = find_place(file, &place, err);
+    if (status == TN_OK)
+        status = tn_safetensors_open(x->path, &x->file, err);
     if (status == TN_OK)
         status = tn_checkpoint_check_format(x->file, x->path, err);
     if (status == TN_OK)
@@ -278,7 +305,10 @@ static int32_t convert(export *x, const char *file, tn_error *err)
         status = take_all(x, err);
     if (status == TN_OK)
         status = refuse_same(x->path, file, err);
-    return status == TN_OK ? write(x, file, err) : status;
+    if (status == TN_OK)
+        status = write(x, place, err);
+    tn_free(place);
+    return status;
 }
 
 static void release(export *x)
@@ -342,7 +372,10 @@ static int32_t export_newest(const tn_export_options *options, const char *file,
 int32_t tn_export(const tn_export_options *options, tn_exported *ret, tn_error *err)
 {
     struct stat found;
-    int is_file = stat(options->run, &found) == 0 && !S_ISDIR(found.st_mode);
+    if (stat(options->run, &found) != 0)
+        return tn_error_set(err, TN_E_NOT_FOUND, "%s: %s; needed the folder of a run, or a checkpoint", options->run,
+                            strerror(errno));
+    int is_file = !S_ISDIR(found.st_mode);
     if (is_file && !options->file)
         return tn_error_set(err, TN_E_INVALID, "%s: is a file; name the one to write behind it", options->run);
     char *file = options->file ? tn_strdup(options->file) : tn_format("%s/model.safetensors", options->run);
