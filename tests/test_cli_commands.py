@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
-from cli import BAD, PLUGINS, TENON, WORK, case, main, make_data, run, tenon
+from cli import BAD, EXPERIMENT, PLUGINS, TENON, WORK, case, main, make_data, run, tenon
 
 AVERAGED = ["+update={use: ema, decay: 0.9, on: {axes: 2}}", "schedule=none", "checkpoint={every: 1 epoch}", "train.epochs=2"]
 MADE = {}
@@ -440,6 +440,10 @@ def what_is_unknown_is_suggested():
                             (["run", "x", "--thread", "3"], "no option --thread"), (["list", "--runs", "x"], "takes no such option"),
                             (["list", "-j"], "no option -j"), (["eval", "r", "--threads"], "needs a value"),
                             (["list", "--json=yes"], "takes no value"), (["eval", "r", "--threads=-1"], "no whole number"),
+                            (["eval", "r", "--threads", "99999999999999999999"], "is too large"),
+                            (["list", "OPTIMIZER"], "mean 'optimizer'"), (["info", "ADAMW"], "mean 'adamw'"),
+                            (["bench", "gemm", "adamw"], "bench gemm takes no links"), (["bench", "layer", "--costs"], "bench layer takes no"),
+                            (["run", EXPERIMENT, "--cfg", "--json"], "--cfg prints YAML"),
                             (["install"], "install takes FILE.so"), (["doctor", "x"], "doctor takes nothing"),
                             (["completion", "tcsh"], "bash, zsh and fish")):
         err = tenon(*arguments, code=2).stderr

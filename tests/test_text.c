@@ -210,6 +210,8 @@ START_TEST(nearest_word)
     static const char *const words[] = {"adamw", NULL, "lion", "weight-decay", "momentum", "adam"};
     size_t n = sizeof words / sizeof *words;
     ck_assert_str_eq(tn_nearest("adamv", words, n), "adamw");
+    ck_assert_str_eq(tn_nearest("LION", words, n), "lion");
+    ck_assert_str_eq(tn_nearest("Weight_Decai", words, n), "weight-decay");
     ck_assert_str_eq(tn_nearest("adam", words, n), "adam");
     ck_assert_str_eq(tn_nearest("lino", words, n), "lion");
     ck_assert_str_eq(tn_nearest("wieght_decya", words, n), "weight-decay");

@@ -162,6 +162,7 @@ static size_t distance(const char *a, const char *b, char (*letter)(char))
 }
 
 static char itself(char c) { return c; }
+static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : letter_of(c); }
 
 size_t tn_distance(const char *a, const char *b) { return distance(a, b, itself); }
 
@@ -170,7 +171,7 @@ const char *tn_nearest(const char *word, const char *const *words, size_t n)
     size_t third = strlen(word) / 3, best = third > 1 ? third : 1;
     const char *nearest = NULL;
     for (size_t i = 0; i < n; i++) {
-        size_t d = words[i] ? distance(word, words[i], letter_of) : SIZE_MAX;
+        size_t d = words[i] ? distance(word, words[i], small) : SIZE_MAX;
         if (d < best || (d == best && !nearest)) {
             best = d;
             nearest = words[i];

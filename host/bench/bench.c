@@ -188,8 +188,11 @@ static void free_rows(tn_bench_run *run)
     tn_free(run->rows);
 }
 
-static int32_t check(const tn_bench_options *o, tn_error *err)
+static int32_t check(const tn_bench_options *o, const char *what, int is_update, tn_error *err)
 {
+    if (!is_update && (o->chain_count > 0 || o->all || o->costs))
+        return tn_error_set(err, TN_E_INVALID, "bench %s takes no %s; they are for bench update", what,
+                            o->chain_count > 0 ? "links" : "--all and no --costs");
     if (o->elements < 0 || o->elements > ELEMENTS_MOST)
         return tn_error_set(err, TN_E_INVALID,
                             "bench: %" PRId64 " elements, needed 1 to %" PRId64 ", or 0 for a default", o->elements,
@@ -224,7 +227,7 @@ int32_t tn_bench(const tn_bench_options *options, const char *what, tn_text *tex
     tn_bench_run run = {.options = options, .elements = options->elements};
     int32_t status = find(what, &at, err);
     if (!status)
-        status = check(options, err);
+        status = check(options, what, benches[at].measure == tn_bench_update, err);
     if (status)
         return status;
     run.rounds = options->rounds ? options->rounds : ROUNDS;

@@ -62,15 +62,20 @@ static const cli_option *find_option(const cli_command *command, const char *nam
     return NULL;
 }
 
+#define NUMBER_MOST (INT_MAX * 1000LL)
+
 /* A whole number above 0; -1 after a complaint. */
 static long long number_of(const cli_option *option, const char *value)
 {
     char *end;
     errno = 0;
     long long n = strtoll(value, &end, 10);
-    if (n > 0 && !errno && !*end && n <= INT_MAX * 1000LL)
+    if (n > 0 && !errno && !*end && n <= NUMBER_MOST)
         return n;
-    fprintf(stderr, "tenon: --%s: \"%s\" is no whole number above 0\n", option->name, value);
+    if (n > 0 && !*end)
+        fprintf(stderr, "tenon: --%s: %s is too large, needed 1 to %lld\n", option->name, value, NUMBER_MOST);
+    else
+        fprintf(stderr, "tenon: --%s: \"%s\" is no whole number above 0\n", option->name, value);
     return -1;
 }
 

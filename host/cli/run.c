@@ -210,6 +210,10 @@ int cli_run(tenon *handle, const cli_options *options)
 {
     tn_error err = {0};
     char *folder = NULL;
+    if (options->resolve && options->json) {
+        fprintf(stderr, "tenon: --cfg prints YAML, an experiment that `tenon run` reads; leave --json away\n");
+        return EXIT_USAGE;
+    }
     if (options->resolve)
         return resolve(handle, options);
     progress p = begin(options);
