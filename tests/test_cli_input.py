@@ -248,6 +248,13 @@ def cfg_05_a_path_of_300_bytes():
 
 
 @case
+def messages_hold_no_control_characters():
+    for odd in ("\\e[31m", "\\x7F", "\\u009B31m", "\\a"):
+        err = refuse(replaced("use: cross-entropy", f'use: "x{odd}y"'), "no loss is called 'x?")
+        assert not re.search("[\0-\x09\x0b-\x1f\x7f-\x9f]", err.replace("\t", "")), repr(err)
+
+
+@case
 def cfg_05_texts_in_an_experiment_are_utf_8():
     wrong = text().encode().replace(b"name: small", b'name: "sm\xffll"')
     assert ":1:10:" in refuse(wrong, "0xFF is not UTF-8")

@@ -11,9 +11,23 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A message on stderr. What it quotes may be anyone's: a control character, but for ends of lines, becomes '?', so that
+ * none reaches the terminal. */
+static void say(const char *message)
+{
+    fputs("tenon: ", stderr);
+    for (; *message; message++) {
+        unsigned char c = (unsigned char)*message, next = (unsigned char)message[1];
+        int two = c == 0xC2 && next >= 0x80 && next < 0xA0; /* U+0080 to U+009F */
+        fputc(two || (c < ' ' && c != '\n') || c == 0x7F ? '?' : c, stderr);
+        message += two;
+    }
+    fputc('\n', stderr);
+}
+
 int cli_fail(const tn_error *err)
 {
-    fprintf(stderr, "tenon: %s\n", err->msg);
+    say(err->msg);
     switch (err->code) {
     case TN_E_INVALID:
     case TN_E_NOT_FOUND:
@@ -46,7 +60,7 @@ static void log_line(void *user, int32_t level, const char *line)
 {
     (void)user;
     if (level >= 2)
-        fprintf(stderr, "tenon: %s\n", line);
+        say(line);
 }
 
 static int execute(const cli_command *command, const cli_options *options)
