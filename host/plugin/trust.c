@@ -30,6 +30,11 @@ int32_t tn_trust_check_one(const char *path, const struct stat *stat, int excuse
             "UNTRUSTED_PATH: %s: owned by user %u (mode %04o), needed root or user %u; change the owner "
             "or, if you trust that user, set TENON_TRUST_UID=%u",
             path, (unsigned)stat->st_uid, mode, (unsigned)geteuid(), (unsigned)stat->st_uid);
+    if ((mode & 02) && S_ISDIR(stat->st_mode) && (mode & S_ISVTX) && !excused_by_sticky) /* /tmp is to stay as it is */
+        return tn_error_set(err, TN_E_PLUGIN,
+                            "UNTRUSTED_PATH: %s: mode %04o lets everyone write to it; put the plugins into a folder of "
+                            "your own",
+                            path, mode);
     if ((mode & 022) && !(excused_by_sticky && S_ISDIR(stat->st_mode) && (mode & S_ISVTX)))
         return tn_error_set(err, TN_E_PLUGIN, "UNTRUSTED_PATH: %s: mode %04o lets %s write to it; run: chmod go-w '%s'",
                             path, mode, mode & 02 ? "everyone" : "its group", path);
