@@ -94,6 +94,7 @@ static void check_refused(int32_t code, const char *place, const char *word, con
     ck_assert_msg(status == code && err.code == code, "status %d, needed %d: %s", status, code, err.msg);
     ck_assert_msg(strstr(err.msg, place) && strstr(err.msg, word), "no \"%s\" or \"%s\" in: %s", place, word, err.msg);
     ck_assert_msg(!strpbrk(err.msg, "\n\r\t"), "not one line: %s", err.msg);
+    ck_assert_msg(!strstr(err.msg, "<fd"), "no name of a file: %s", err.msg);
 }
 
 /* A file of that text is refused so, with further rows. */

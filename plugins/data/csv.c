@@ -115,6 +115,13 @@ typedef struct csv_reader {
                  : ((r)->status = tn_fail((r)->err, TN_E_DATA, "data csv: %s:%lld:%lld: " format, CSV_AT_FIELD(r),     \
                                           ##__VA_ARGS__)))
 
+/* What zlib says, without its name for the file, "<fd:3>: ". */
+static const char *csv_reason(const char *text)
+{
+    const char *end = *text == '<' ? strstr(text, ">: ") : NULL;
+    return end ? end + 3 : text;
+}
+
 static void csv_fill(csv_reader *r)
 {
     int code = Z_OK, got = gzread(r->stream, r->buffer, sizeof r->buffer);
@@ -131,7 +138,7 @@ static void csv_fill(csv_reader *r)
                             (long long)r->line, (long long)r->column);
     else
         r->status = tn_fail(r->err, TN_E_DATA, "data csv: %s:%lld:%lld: the gzip file is damaged: %s", r->path,
-                            (long long)r->line, (long long)r->column, text);
+                            (long long)r->line, (long long)r->column, csv_reason(text));
 }
 
 /* The next byte; -1 at the end and after a failure. */

@@ -97,6 +97,13 @@ static void idx_close(idx_file *file)
     file->stream = NULL;
 }
 
+/* What zlib says, without its name for the file, "<fd:3>: ". */
+static const char *idx_reason(const char *text)
+{
+    const char *end = *text == '<' ? strstr(text, ">: ") : NULL;
+    return end ? end + 3 : text;
+}
+
 /* Why zlib gave less than was asked for. */
 static int32_t idx_broken(const idx_file *file, int64_t found, int64_t needed, tn_error *err)
 {
@@ -105,7 +112,7 @@ static int32_t idx_broken(const idx_file *file, int64_t found, int64_t needed, t
     if (code == Z_ERRNO)
         return tn_fail(err, TN_E_IO, "data idx: %s: %s", file->path, strerror(errno));
     if (code != Z_OK && code != Z_BUF_ERROR)
-        return tn_fail(err, TN_E_DATA, "data idx: %s is damaged: %s", file->path, text);
+        return tn_fail(err, TN_E_DATA, "data idx: %s is damaged: %s", file->path, idx_reason(text));
     return tn_fail(err, TN_E_DATA, "data idx: %s is cut short: found %lld bytes where %lld are needed", file->path,
                    (long long)found, (long long)needed);
 }
