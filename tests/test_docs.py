@@ -29,7 +29,8 @@ import traceback
 
 SOURCE, BUILD = map(os.path.abspath, sys.argv[1:3])
 PAGES = ["README.md", "docs/plugin-author.md", "docs/experiment.md", "docs/schedulers.md", "docs/foreign.md"]
-LINKED = PAGES + ["docs/architecture.md", "CHANGELOG.md"]
+KINDS = sorted("docs/kinds/" + f for f in os.listdir(os.path.join(SOURCE, "docs/kinds")))
+LINKED = PAGES + ["docs/architecture.md", "CHANGELOG.md"] + KINDS
 EXAMPLE = "docs/experiments/fashion-mlp.yaml"
 CASES = []
 
@@ -90,7 +91,7 @@ class Block:
 
     @property
     def file(self):
-        found = re.match(r"/\* (\S+\.[ch]) \*/$", self.lines[0]) if self.language == "c" and self.lines else None
+        found = re.match(r"/\* (\S+\.(?:[ch]|cpp)) \*/$", self.lines[0]) if self.language == "c" and self.lines else None
         return found.group(1) if found else None
 
 
@@ -125,6 +126,7 @@ class Work:
             os.mkdir(os.path.join(self.folder, name))
         for name in ("abi", "sdk", "docs"):
             os.symlink(os.path.join(SOURCE, name), os.path.join(self.folder, name))
+        os.symlink(os.path.join(BUILD, "pkgconfig"), os.path.join(self.folder, "build/pkgconfig"))
         self.write("build/tenon", TENON % BUILD)
         strict = "-Wall -Wextra -Werror -Wno-error=unused-const-variable"  # that one: a file without TN_PLUGIN
         self.write("bin/cc", f'#!/bin/sh\nexec {shutil.which("cc")} {strict} "$@"\n')
@@ -330,6 +332,24 @@ def author_knows_types_and_statuses():
     missing = [t for t in types if not re.search(rf"^\| {t} \|", page, re.M)]
     missing += [s for s in re.findall(r"X\((TN_E_\w+),", read("abi/tenon/base.h")) if s not in page]
     assert len(types) == 8 and not missing, f"docs/plugin-author.md: {missing} are not told"
+
+
+@case
+def kinds_are_what_the_headers_say():
+    script = os.path.join(SOURCE, "docs/kinds.py")
+    done = subprocess.run([sys.executable, "-B", script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = "".join(read(page) for page in KINDS)
+    folder = os.path.join(SOURCE, "abi/tenon")
+    for header in sorted(f for f in os.listdir(folder) if f.endswith(".h")):
+        text = read(os.path.join(folder, header))
+        assert f"\n## {header}\n" in pages, f"docs/kinds: no page has {header}"
+        structs = re.findall(r"^typedef struct (tn_\w+) \{", text, re.M)
+        entries = re.findall(r"\(\*(\w+)\)\(", text)
+        missing = [n for n in structs if f"\n### {n}\n" not in pages] + [n for n in entries if f"\n#### {n}\n" not in pages]
+        assert not missing, f"docs/kinds: {header}: {missing} are not there"
+    for kind in [k for k in os.listdir(os.path.join(SOURCE, "plugins")) if k != "meson.build"]:
+        assert f"docs/kinds/{kind}.md" in KINDS, f"docs/kinds: no page for {kind}"
 
 
 @case
