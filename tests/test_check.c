@@ -63,6 +63,15 @@ static const bad_row bads[] = {
 #endif
     /* links of an update */
     /* models, data and what runs them */
+    {"backend-probe", "backend-probe", NULL, NULL},
+    {"backend-products", "backend-products", NULL, NULL},
+    {"backend-products-gap", "backend-products", NULL, NULL},
+    {"backend-memory", "backend-memory", NULL, NULL},
+    {"backend-beta", "backend-beta", NULL, NULL},
+    {"backend-repeat", "backend-repeat", "backend-products backend-threads", NULL},
+    {"backend-threads", "backend-threads", NULL, NULL},
+    {"backend-refusals", "backend-refusals", NULL, NULL},
+    {"backend-leak", "backend-leak", NULL, NULL},
     {"model-builds", "model-builds", NULL, NULL},
     {"model-builds-unread", "model-builds", "model-trains", NULL},
     {"model-repeat", "model-repeat", NULL, NULL},

@@ -41,4 +41,9 @@ tn_check_run_rule tn_check_data_describe, tn_check_data_memory, tn_check_data_va
 bool tn_check_is_model(const tn_check_subject *subject);
 tn_check_run_rule tn_check_model_builds, tn_check_model_repeat, tn_check_model_failure, tn_check_model_trains;
 
+/* rules_graph_backend.c */
+bool tn_check_is_backend(const tn_check_subject *subject);
+tn_check_run_rule tn_check_backend_probe, tn_check_backend_products, tn_check_backend_memory, tn_check_backend_beta,
+    tn_check_backend_repeat, tn_check_backend_threads, tn_check_backend_refusals, tn_check_backend_leak;
+
 #endif
