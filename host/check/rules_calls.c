@@ -75,6 +75,10 @@ void tn_check_calls_judge(const tn_check_finding *others, size_t count, tn_check
         tn_check_skip(finding, "it is about the calls of the other rules; run it with some of them");
 }
 
+static bool is_component(const tn_check_subject *subject) { return subject->entry; }
+
 const tn_check_rule tn_check_calls_rules[] = {
+    {"calls-process", "no call prints or leaves rounding and flush-to-zero changed: both belong to the program",
+     is_component, NULL},
     {0},
 };
