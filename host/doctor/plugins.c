@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "host/base/memory.h"
@@ -35,8 +36,11 @@ static void examine_directory(tn_doctor *d, const char *directory)
 {
     tn_error why;
     size_t found, refused;
+    struct stat what;
     count_in(d->registry, directory, &found, &refused);
-    if (access(directory, R_OK | X_OK) != 0) {
+    if (stat(directory, &what) == 0 && !S_ISDIR(what.st_mode)) {
+        tn_doctor_add(d, SEARCH, TN_DOCTOR_WRONG, "name the folder that plugins are in", "%s: is no folder", directory);
+    } else if (access(directory, R_OK | X_OK) != 0) {
         int code = errno;
         char fix[PATH_MAX + 64];
         snprintf(fix, sizeof fix, "chmod u+rx '%s', or take it off TENON_PLUGIN_PATH", directory);
