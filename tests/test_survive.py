@@ -194,6 +194,21 @@ def usr1_writes_a_checkpoint_and_the_run_goes_on():
 
 
 @case
+def one_asked_for_is_named_where_there_are_no_others():
+    runs = os.path.join(WORK, "asked-alone")
+    child = start("run", EXPERIMENT, *LONG, "checkpoint=none", "--runs", runs)
+    wait_for(lambda: only_folder(runs) and os.path.exists(os.path.join(only_folder(runs), "environment.json")), child)
+    folder = only_folder(runs)
+    child.send_signal(signal.SIGUSR1)
+    wait_for(lambda: is_named(folder), child)
+    time.sleep(0.05)
+    child.terminate()
+    _, err = child.communicate(timeout=60)
+    at = int(max(is_named(folder))[8:17])
+    assert f"the last checkpoint is of update {at}, as the experiment says checkpoint: none" in err, err
+
+
+@case
 def a_run_has_one_writer():
     child, folder = begin("one-writer")
     before = sorted(os.listdir(folder))

@@ -194,11 +194,14 @@ static int32_t conclude(tn_trainer *t, tn_error *err)
 
 static int32_t stopped(const tn_trainer *t, tn_error *err)
 {
+    char none[128] = "";
+    if (t->folder && t->checkpointed_at < 0)
+        snprintf(none, sizeof none, "; it can not be gone on with, as the experiment says checkpoint: none");
+    else if (t->folder && t->checkpointed_at != t->attempt)
+        snprintf(none, sizeof none, "; the last checkpoint is of update %lld, as the experiment says checkpoint: none",
+                 (long long)t->checkpointed_at);
     return tn_error_set(err, TN_E_STOPPED, "stopped on request after %lld of %lld updates%s", (long long)t->attempt,
-                        (long long)t->attempts,
-                        t->folder && t->checkpointed_at != t->attempt
-                            ? "; it can not be gone on with, as the experiment says checkpoint: none"
-                            : "");
+                        (long long)t->attempts, none);
 }
 
 /* Did the run learn, and did that stay finite? */
