@@ -207,10 +207,7 @@ static int count_object(struct dl_phdr_info *info, size_t size, void *err)
     return 0;
 }
 
-int32_t tn_count_open(tn_error *err)
-{
-    return dl_iterate_phdr(count_object, err) ? TN_E_UNSUPPORTED : TN_OK;
-}
+int32_t tn_count_open(tn_error *err) { return dl_iterate_phdr(count_object, err) ? TN_E_UNSUPPORTED : TN_OK; }
 
 #endif
 
@@ -231,6 +228,8 @@ int64_t tn_count_files(void)
 {
     int64_t count = -1;
     DIR *folder = opendir("/proc/self/fd");
+    if (!folder && errno == EMFILE)
+        return INT32_MAX;
     for (; folder && readdir(folder); count++)
         ;
     if (folder)

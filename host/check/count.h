@@ -22,7 +22,7 @@ int64_t tn_count_held(void);
 /* The name of the function that allocated last; static. */
 const char *tn_count_last(void);
 
-/* Of this process: bytes mapped, and open files; -1 where /proc does not tell. */
+/* Of this process: bytes mapped, and open files (INT32_MAX: no more can be opened); -1 where /proc does not tell. */
 int64_t tn_count_mapped(void);
 int64_t tn_count_files(void);
 
