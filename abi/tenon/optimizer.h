@@ -92,7 +92,8 @@ TN_SIZE(tn_piece, 104);
 /* Where partial leaves a piece's contributions; the host has set them to 0. Scalars are summed exactly (fixed point):
  * order, threads and shards do not change them; rows and columns to tolerance only. reduce "max": scalars, rows and
  * columns alike are the largest numbers of all pieces, in any order the same bits; what is below 0 counts as 0. NaN or
- * inf in any of them skips the step; of what a piece leaves in none of them, the host sees nothing. */
+ * inf in any of them skips the step; of what a piece leaves in none of them, the host sees nothing: so NaN that a link
+ * reads shows in a sum, or in the step, or in a slot. */
 typedef struct tn_partial {
     uint32_t struct_size;
     uint32_t reserved;

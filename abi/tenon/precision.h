@@ -3,6 +3,8 @@
  * tenon/precision.h: how operands are stored. Interface "tenon.codec/0.1", kind codec. Rules and layers compute in f32
  * or f64; a codec turns a stored operand (p, g, a slot) into that and back, a run of whole blocks at a time. Which
  * codec serves which operand, and the loss scale, is the policy of an experiment's `precision:` section.
+ *
+ * NaN comes back as NaN and 0 as 0. What came back comes back the same when it is stored once more.
  */
 #ifndef TENON_PRECISION_H
 #define TENON_PRECISION_H
