@@ -209,6 +209,27 @@ def one_asked_for_is_named_where_there_are_no_others():
 
 
 @case
+def data_that_has_changed_is_noticed():
+    table, runs = os.path.join(WORK, "table.csv"), os.path.join(WORK, "table runs")
+
+    def write(rows, by=0):
+        with open(table, "w", encoding="utf-8") as f:
+            f.writelines(f"{i % 7},{i * i % 11 + by * (i == 30)},{i % 3}\n" for i in range(rows))
+
+    write(60)
+    tenon("run", EXPERIMENT, f"data={{use: csv, train: {table}, header: false, batch: 8}}", "train.steps=20", "eval=none",
+          "schedule=none", "--runs", runs)
+    folder = only_folder(runs)
+    os.remove(os.path.join(folder, "checkpoints", max(is_named(folder))))
+    assert "what it was" not in tenon("resume", folder, "--quiet").stderr
+    write(61)
+    err = tenon("resume", folder, "--quiet", code=2).stderr
+    assert "is of a run on 60 training samples, the data has 61 now; put back what it was" in err, err
+    write(60, by=1)
+    assert "the training data is not what it was" in tenon("resume", folder, "--quiet").stderr
+
+
+@case
 def a_run_has_one_writer():
     child, folder = begin("one-writer")
     before = sorted(os.listdir(folder))

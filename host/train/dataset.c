@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "host/base/error.h"
 #include "host/base/memory.h"
 #include "host/base/philox.h"
@@ -96,6 +98,16 @@ typedef struct {
     int64_t x_bytes, target_bytes; /* of one sample */
 } gathering;
 
+static int64_t real_bytes(const tn_dataset *set) { return set->instance->real == 64 ? 8 : 4; }
+
+/* Of one sample. */
+static int64_t x_bytes(const tn_dataset *set) { return product(set->split.shape, set->split.ndim) * real_bytes(set); }
+static int64_t target_bytes(const tn_dataset *set)
+{
+    return product(set->split.target_shape, set->split.target_ndim) *
+           (set->split.classes > 0 ? (int64_t)sizeof(int32_t) : real_bytes(set));
+}
+
 static void gather_piece(void *arg, int64_t piece, int32_t thread)
 {
     const gathering *g = arg;
@@ -108,8 +120,6 @@ static void gather_piece(void *arg, int64_t piece, int32_t thread)
 void tn_dataset_gather(const tn_dataset *set, tn_pool *pool, const tn_services *services, int64_t attempt,
                        int64_t update, const int64_t *index, int64_t n, int32_t augment, void *x, void *target)
 {
-    const tn_data_split *s = &set->split;
-    int64_t real = set->instance->real == 64 ? 8 : 4;
     gathering g = {set,
                    {sizeof(tn_context), 0, attempt, update, set->key, services},
                    index,
@@ -117,8 +127,32 @@ void tn_dataset_gather(const tn_dataset *set, tn_pool *pool, const tn_services *
                    augment,
                    x,
                    target,
-                   product(s->shape, s->ndim) * real,
-                   product(s->target_shape, s->target_ndim) * (s->classes > 0 ? (int64_t)sizeof(int32_t) : real)};
+                   x_bytes(set),
+                   target_bytes(set)};
     int64_t pieces = (n + PIECE_SAMPLES - 1) / PIECE_SAMPLES;
     tn_pool_run(pool, gather_piece, &g, pieces);
+}
+
+/* ---- is it the same data? ---- */
+
+#define PRINT_SAMPLES 64
+#define PRINT_BYTES   ((int64_t)1 << 20)
+
+int32_t tn_dataset_fingerprint(const tn_dataset *set, tn_pool *pool, const tn_services *services, uint64_t *ret,
+                               tn_error *err)
+{
+    int64_t index[PRINT_SAMPLES], x = x_bytes(set), target = target_bytes(set), samples = set->split.samples,
+                                  n = samples < PRINT_SAMPLES ? samples : PRINT_SAMPLES;
+    while (n > 1 && n * (x + target) > PRINT_BYTES)
+        n /= 2;
+    for (int64_t i = 0; i < n; i++)
+        index[i] = n > 1 ? i * (samples - 1) / (n - 1) : 0;
+    char *both = tn_alloc_aligned((size_t)(n * x + 64 + n * target + 64));
+    if (!both)
+        return tn_error_set(err, TN_E_MEMORY, "no memory for a look at the data");
+    char *targets = both + (n * x + 63) / 64 * 64;
+    tn_dataset_gather(set, pool, services, 0, 0, index, n, 0, both, targets);
+    *ret = XXH3_64bits_withSeed(targets, (size_t)(n * target), XXH3_64bits(both, (size_t)(n * x)));
+    tn_free(both);
+    return TN_OK;
 }

@@ -28,4 +28,9 @@ void tn_dataset_close(tn_dataset *set);
 void tn_dataset_gather(const tn_dataset *set, tn_pool *pool, const tn_services *services, int64_t attempt,
                        int64_t update, const int64_t *index, int64_t n, int32_t augment, void *x, void *target);
 
+/* A hash of some samples, from the first to the last and at most 1 MiB of them or one, as they come without
+ * augmentation: the same for the same data. TN_E_MEMORY. [main] */
+int32_t tn_dataset_fingerprint(const tn_dataset *set, tn_pool *pool, const tn_services *services, uint64_t *ret,
+                               tn_error *err);
+
 #endif

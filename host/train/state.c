@@ -12,8 +12,8 @@
  *   run/...                    counters, last losses, the last evaluation
  *
  * The metadata holds the experiment, which process's file it is and of which attempt, a checksum of each tensor and one
- * of the metadata itself, the plugins whose state it is, and how long the sinks' files were. Which files there are is
- * checkpoints.c's.
+ * of the metadata itself, a look at the training data, the plugins whose state it is, and how long the sinks' files
+ * were. Which files there are is checkpoints.c's.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -298,25 +298,37 @@ static void add_seal(notes *n)
     add_made(n, tn_strdup(SEAL), tn_format("%016" PRIx64, sum));
 }
 
+/* Which data it was trained on: how many samples, and what some of them are. */
+static int32_t add_data(const tn_trainer *t, notes *n, tn_error *err)
+{
+    uint64_t print = 0;
+    int32_t status = tn_dataset_fingerprint(&t->train, t->pool, &t->services, &print, err);
+    add_made(n, tn_strdup("samples"), tn_format("%" PRId64, t->train.split.samples));
+    add_made(n, tn_strdup("data"), tn_format("%016" PRIx64, print));
+    return status;
+}
+
 static int32_t make_notes(const tn_trainer *t, const state *s, notes *n, tn_error *err)
 {
-    size_t room = 2 * s->count + t->e->sink_count + stateful_count(t->e) + 8;
+    size_t room = 2 * s->count + t->e->sink_count + stateful_count(t->e) + 10;
     n->list = tn_alloc(room, sizeof *n->list);
     n->texts = tn_alloc(2 * room, sizeof *n->texts);
     n->failed = !n->list || !n->texts;
+    int32_t status = TN_OK;
     if (!n->failed) {
         add_note(n, "format", FORMAT);
         add_note(n, "experiment", t->e->resolved);
         add_made(n, tn_strdup("processes"), tn_format("%d", tn_comm_size(t->comm)));
         add_made(n, tn_strdup("rank"), tn_format("%d", tn_comm_rank(t->comm)));
         add_made(n, tn_strdup("attempt"), tn_format("%" PRId64, t->attempt));
+        status = add_data(t, n, err);
         add_lengths(t, n);
         add_plugins(t, n);
         add_shapes(t, n);
         add_checksums(s, tn_comm_rank(t->comm), n);
         add_seal(n);
     }
-    return n->failed ? tn_error_set(err, TN_E_MEMORY, "no memory for a checkpoint") : TN_OK;
+    return n->failed ? tn_error_set(err, TN_E_MEMORY, "no memory for a checkpoint") : status;
 }
 
 static void free_notes(notes *n)
@@ -491,6 +503,30 @@ int32_t tn_checkpoint_check_format(const tn_safetensors *file, const char *path,
                         path, format ? format : "none");
 }
 
+/* Another number of samples is another run; other samples are worth a warning, since a machine or a build may round
+ * otherwise. Checkpoints of before this was noted are taken. */
+static int32_t check_data(const tn_trainer *t, const char *path, const tn_safetensors *file, tn_error *err)
+{
+    char now[24];
+    uint64_t print;
+    const char *samples = tn_safetensors_note_of(file, "samples"), *data = tn_safetensors_note_of(file, "data");
+    snprintf(now, sizeof now, "%" PRId64, t->train.split.samples);
+    if (samples && strcmp(samples, now) != 0)
+        return tn_error_set(
+            err, TN_E_INVALID,
+            "%s: is of a run on %s training samples, the data has %s now; put back what it was, or begin "
+            "a new run, with train.from if it is to start with these parameters",
+            path, samples, now);
+    int32_t status = tn_dataset_fingerprint(&t->train, t->pool, &t->services, &print, err);
+    snprintf(now, sizeof now, "%016" PRIx64, print);
+    if (status == TN_OK && data && strcmp(data, now) != 0 && tn_comm_rank(t->comm) == 0)
+        tn_log_write(t->options.log, TN_LOG_WARNING,
+                     "%s: the training data is not what it was; the numbers will not be those of a run that never "
+                     "stopped",
+                     path);
+    return status;
+}
+
 static int32_t check_notes(const tn_trainer *t, const char *path, const tn_safetensors *file, tn_error *err)
 {
     char processes[16];
@@ -503,6 +539,8 @@ static int32_t check_notes(const tn_trainer *t, const char *path, const tn_safet
         return tn_error_set(err, TN_E_INVALID, "%s: is of a run on %s processes, this one has %s; start as many", path,
                             size, processes);
     status = check_experiment(t, path, saved, err);
+    if (status == TN_OK)
+        status = check_data(t, path, file, err);
     return status == TN_OK ? check_plugins(t, path, file, err) : status;
 }
 
