@@ -102,6 +102,11 @@ static const bad_row bads[] = {
     {"scheduler-values", "scheduler-values", NULL, NULL},
     {"scheduler-far", "scheduler-far", NULL, NULL},
     /* models, data and what runs them */
+    {"strategy-tables", "strategy-tables", NULL, NULL},
+    {"strategy-repeat", "strategy-repeat", NULL, NULL},
+    {"strategy-room", "strategy-room", NULL, NULL},
+    {"recompute-table", "recompute-table", NULL, NULL},
+    {"recompute-repeat", "recompute-repeat", NULL, NULL},
     {"backend-probe", "backend-probe", NULL, NULL},
     {"backend-products", "backend-products", NULL, NULL},
     {"backend-products-gap", "backend-products", NULL, NULL},

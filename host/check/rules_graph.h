@@ -46,4 +46,10 @@ bool tn_check_is_backend(const tn_check_subject *subject);
 tn_check_run_rule tn_check_backend_probe, tn_check_backend_products, tn_check_backend_memory, tn_check_backend_beta,
     tn_check_backend_repeat, tn_check_backend_threads, tn_check_backend_refusals, tn_check_backend_leak;
 
+/* rules_graph_plan.c */
+bool tn_check_is_strategy(const tn_check_subject *subject);
+bool tn_check_is_recompute(const tn_check_subject *subject);
+tn_check_run_rule tn_check_strategy_tables, tn_check_strategy_repeat, tn_check_strategy_room, tn_check_recompute_table,
+    tn_check_recompute_repeat;
+
 #endif
