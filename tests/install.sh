@@ -39,3 +39,9 @@ C
 cc -std=c11 -Wall -Werror "$root/list.c" -o "$root/list" \
     $(PKG_CONFIG_PATH=$pc pkg-config --define-variable=prefix="$prefix" --cflags --libs tenon)
 "$root/list" | grep -q adamw
+# A plugin to begin with, from what was installed alone.
+cd "$root"
+"$prefix/bin/tenon" new optimizer first --lang c | grep -qF "export PKG_CONFIG_PATH='$pc'"
+export PKG_CONFIG_PATH="$pc" PKG_CONFIG_SYSROOT_DIR="$root" # the files' prefix is that of the installed system
+first/build.sh -Werror
+TENON=$prefix/bin/tenon first/test.sh | grep -q '^test/accuracy'

@@ -175,7 +175,7 @@ def basics():
 
     @case
     def names_that_do():
-        for name in ("x9", "a" * 39, "adamw", "piece"):
+        for name in ("x9", "a" * 39, "adamw", "piece", "first", "decaying"):  # the last two stand in comments and texts
             made = new("optimizer", name)
             assert os.path.exists(os.path.join(made["folder"], name + ".c"))
 

@@ -121,13 +121,32 @@ static int is_taken(const char *identifier)
 
 static int is_part(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
+/* What says nothing at `at`: bytes of a comment or of a text in quotes; 0: none begins here. */
+static size_t silent(const char *at)
+{
+    const char *end = NULL;
+    if (at[0] == '/' && at[1] == '*')
+        end = strstr(at + 2, "*/"), end = end ? end + 2 : NULL;
+    else if (at[0] == '"')
+        end = strchr(at + 1, '"'), end = end ? end + 1 : NULL;
+    else if (at[0] == '#' && at[1] == ' ') /* of YAML */
+        end = strchr(at, '\n');
+    else
+        return 0;
+    return end ? (size_t)(end - at) : strlen(at);
+}
+
 /* Is the word one of the text's own? */
 static int holds_word(const char *text, const char *word)
 {
     size_t length = strlen(word);
-    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
-        if ((at == text || !is_part(at[-1])) && !is_part(at[length]))
+    for (const char *at = text; *at; at++) {
+        at += silent(at);
+        if (strncmp(at, word, length) == 0 && (at == text || !is_part(at[-1])) && !is_part(at[length]))
             return 1;
+        if (!*at)
+            break;
+    }
     return 0;
 }
 
@@ -348,16 +367,15 @@ static int32_t place_folder(task *t, tn_error *err)
 static void remove_folder(const char *folder)
 {
     struct dirent **list;
-    int count = scandir(folder, &list, is_visible, NULL);
+    int count = scandir(folder, &list, is_visible, NULL), at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (int i = 0; i < count; i++) {
-        char *path = tn_format("%s/%s", folder, list[i]->d_name);
-        if (path)
-            unlink(path);
-        tn_free(path);
+        unlinkat(at, list[i]->d_name, 0);
         free(list[i]);
     }
     if (count >= 0)
         free(list);
+    if (at >= 0)
+        close(at);
     rmdir(folder);
 }
 
@@ -369,10 +387,10 @@ static int32_t fill(task *t, tn_text *names, tn_error *err)
     int32_t status = TN_OK;
     for (size_t i = 0; i < sizeof folders / sizeof *folders && status == TN_OK; i++)
         status = copy_folder(t, folders[i], names, err);
-    if (status == TN_OK && (chmod(t->temporary, 0755 & ~mask) != 0 || rename(t->temporary, t->folder) != 0))
-        status = tn_error_set(err, TN_E_IO, "%s: can not make the folder: %s", t->folder, strerror(errno));
     if (status == TN_OK)
         status = tn_text_status(names, err);
+    if (status == TN_OK && (chmod(t->temporary, 0755 & ~mask) != 0 || rename(t->temporary, t->folder) != 0))
+        status = tn_error_set(err, TN_E_IO, "%s: can not make the folder: %s", t->folder, strerror(errno));
     return status;
 }
 
@@ -428,15 +446,15 @@ int32_t tn_template_write(const tn_template *what, tn_templated *ret, tn_error *
     task t = {.what = what};
     tn_templated made = {0};
     int32_t status = check(&t, err);
-    if (status == TN_OK)
-        status = make(&t, &made.files, err);
-    if (status == TN_OK && !(made.folder = tn_strdup(t.folder)))
-        status = no_memory(err);
+    if (status != TN_OK)
+        return status;
+    made.folder = tn_strdup(t.folder);
+    status = made.folder ? make(&t, &made.files, err) : no_memory(err);
     if (status != TN_OK) {
         tn_templated_free(&made);
         return status;
     }
-    made.pkgconfig = find_pkgconfig();
+    made.pkgconfig = find_pkgconfig(); /* without memory for it there is one hint less */
     *ret = made;
     return TN_OK;
 }
