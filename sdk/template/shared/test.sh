@@ -4,6 +4,8 @@ set -eu
 umask 022
 here=$(cd "$(dirname "$0")" && pwd)
 file=${1:-$here/my-kind-my-thing.so} tenon=${TENON:-tenon}
+command -v "$tenon" >/dev/null || { echo "test.sh: no program '$tenon'; say where it is: TENON=... ./test.sh" >&2; exit 127; }
+[ -f "$file" ] || { echo "test.sh: no $file; run ./build.sh" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$tenon" check "$file"
