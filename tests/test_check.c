@@ -102,6 +102,11 @@ static const bad_row bads[] = {
     {"scheduler-values", "scheduler-values", NULL, NULL},
     {"scheduler-far", "scheduler-far", NULL, NULL},
     /* models, data and what runs them */
+    {"collective-operations", "collective-operations", NULL, NULL},
+    {"collective-ordered", "collective-ordered", NULL, NULL},
+    {"collective-mismatch", "collective-mismatch", NULL, NULL},
+    {"collective-absent", "collective-absent", NULL, NULL},
+    {"collective-heap", "collective-heap", NULL, NULL},
     {"strategy-tables", "strategy-tables", NULL, NULL},
     {"strategy-repeat", "strategy-repeat", NULL, NULL},
     {"strategy-room", "strategy-room", NULL, NULL},

@@ -52,4 +52,9 @@ bool tn_check_is_recompute(const tn_check_subject *subject);
 tn_check_run_rule tn_check_strategy_tables, tn_check_strategy_repeat, tn_check_strategy_room, tn_check_recompute_table,
     tn_check_recompute_repeat;
 
+/* rules_graph_collective.c */
+bool tn_check_is_collective(const tn_check_subject *subject);
+tn_check_run_rule tn_check_collective_operations, tn_check_collective_ordered, tn_check_collective_mismatch,
+    tn_check_collective_absent, tn_check_collective_heap;
+
 #endif
