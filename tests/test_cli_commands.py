@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What the program does beside runs: eval, export, install, doctor, help, manual page, completion. See cli.py."""
+import fcntl
 import glob
 import json
 import math
@@ -213,6 +214,20 @@ def export_replaces_files_only():
     assert stat.S_ISFIFO(os.lstat(pipe).st_mode)
     assert json.loads(tenon("export", folder, link, "--json").stdout)["file"] == link
     assert os.path.islink(link) and "head.weight" in tensors(file)[0]
+
+
+@case
+def a_file_has_one_writer():
+    folder, file, other = made()["folder"], os.path.join(WORK, "shared.st"), os.path.join(WORK, ".shared.st.new")
+    with open(other, "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        f.write("half of another's")
+        f.flush()
+        assert f"{file}: another process is writing it" in tenon("export", folder, file, code=1).stderr
+        with open(other) as kept:
+            assert kept.read() == "half of another's"
+    tenon("export", folder, file)
+    assert "head.weight" in tensors(file)[0] and not os.path.exists(other)
 
 
 # ---- install ----

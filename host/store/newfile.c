@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "host/base/memory.h"
@@ -26,14 +28,41 @@ static size_t folder_bytes(const char *path)
     return slash ? (size_t)(slash + 1 - path) : 0;
 }
 
+/* Does the name still lead to the open file? Who had it before may have renamed it just now. */
+static int is_named(int fd, const char *path)
+{
+    struct stat open, named;
+    return fstat(fd, &open) == 0 && stat(path, &named) == 0 && open.st_dev == named.st_dev &&
+           open.st_ino == named.st_ino;
+}
+
+/* The temporary file, empty and locked: two that write one file at once would mix its bytes. Where a file system has no
+ * locks there is none. */
+static int32_t open_alone(tn_newfile *file, tn_error *err)
+{
+    for (int tries = 0;; tries++) {
+        file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (file->fd < 0)
+            return io_error(err, "write", file->temporary);
+        int busy = flock(file->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!busy && (is_named(file->fd, file->temporary) || tries == 100))
+            break;
+        close(file->fd);
+        file->fd = -1;
+        if (busy)
+            return tn_error_set(err, TN_E_IO, "%s: another process is writing it; wait until it has, or name another",
+                                file->path);
+    }
+    return ftruncate(file->fd, 0) == 0 ? TN_OK : io_error(err, "write", file->temporary);
+}
+
 int32_t tn_newfile_open(const char *path, tn_newfile *ret, tn_error *err)
 {
     int folder = (int)folder_bytes(path);
     *ret = (tn_newfile){-1, tn_strdup(path), tn_format("%.*s.%s.new", folder, path, path + folder)};
     if (!ret->path || !ret->temporary)
         return tn_error_set(err, TN_E_MEMORY, "no memory for a path");
-    ret->fd = open(ret->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    return ret->fd < 0 ? io_error(err, "write", ret->temporary) : TN_OK;
+    return open_alone(ret, err);
 }
 
 int32_t tn_newfile_write(tn_newfile *file, const void *bytes, size_t count, tn_error *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * newfile.h: a file that appears whole under its name or not at all: written under a temporary one beside it, put on
- * disk, then renamed. One thread at a time for one file.
+ * disk, then renamed. One process at a time writes one file.
  *
  *   tn_newfile file;
  *   status = tn_newfile_open(path, &file, err);
@@ -21,7 +21,7 @@ typedef struct tn_newfile {
 } tn_newfile;
 
 /* Creates the temporary file, ".NAME.new" in the folder of `path`; one left behind by a killed process is replaced.
- * Close it also after a failure. TN_E_IO, TN_E_MEMORY. [main] */
+ * Close it also after a failure. TN_E_IO, also where another process is writing it; TN_E_MEMORY. [main] */
 int32_t tn_newfile_open(const char *path, tn_newfile *ret, tn_error *err);
 /* Appends. [main] */
 int32_t tn_newfile_write(tn_newfile *file, const void *bytes, size_t count, tn_error *err);
