@@ -208,6 +208,7 @@ static int32_t my_thing_check(const tn_group *group, const tn_transfer *t, int64
 {
     int64_t bits = t->dtype.bits * (int64_t)t->dtype.lanes;
     int is_real = t->dtype.code == TN_FLOAT && t->dtype.lanes == 1 && (bits == 32 || bits == 64);
+    int is_whole = t->dtype.code == TN_INT && t->dtype.lanes == 1 && bits == 32 && t->reduce != TN_REDUCE_MEAN;
     *ret_bytes = 0;
     if (t->operation == TN_SEND || t->operation == TN_RECEIVE)
         return tn_fail(err, TN_E_UNSUPPORTED, "collective my-thing: no sends between two ranks");
@@ -219,10 +220,10 @@ static int32_t my_thing_check(const tn_group *group, const tn_transfer *t, int64
                        (long long)t->sequence);
     if (t->operation == TN_BARRIER)
         return TN_OK;
-    if (my_thing_reduces(t) && (!is_real || t->reduce < TN_REDUCE_SUM || t->reduce > TN_REDUCE_MEAN))
+    if (my_thing_reduces(t) && ((!is_real && !is_whole) || t->reduce < TN_REDUCE_SUM || t->reduce > TN_REDUCE_MEAN))
         return tn_fail(err, TN_E_UNSUPPORTED,
-                       "collective my-thing: reduction %d of dtype code %d, %lld bits; needed sum, max or mean of f32 "
-                       "or f64",
+                       "collective my-thing: reduction %d of dtype code %d, %lld bits; needed sum or max of f32, f64 "
+                       "or i32, or a mean of f32 or f64",
                        (int)t->reduce, t->dtype.code, (long long)bits);
     if (t->operation == TN_BROADCAST && (t->peer < 0 || t->peer >= group->size))
         return tn_fail(err, TN_E_INVALID, "collective my-thing: broadcast from rank %d of %d", (int)t->peer,
@@ -259,14 +260,19 @@ static int32_t my_thing_agree(const tn_group *group, const tn_transfer *t, tn_er
                    (int)seen[1].operation, (long long)seen[1].count, (long long)seen[1].sequence);
 }
 
+/* f32, f64 and i32, which a double holds exactly, sums of 64 of them too. */
 static double my_thing_get(const tn_transfer *t, const void *from, int64_t i)
 {
+    if (t->dtype.code == TN_INT)
+        return (double)((const int32_t *)from)[i];
     return t->dtype.bits == 32 ? (double)((const float *)from)[i] : ((const double *)from)[i];
 }
 
 static void my_thing_put(const tn_transfer *t, void *to, int64_t i, double value)
 {
-    if (t->dtype.bits == 32)
+    if (t->dtype.code == TN_INT)
+        ((int32_t *)to)[i] = (int32_t)(uint32_t)(int64_t)value; /* wraps, as a sum of integers does */
+    else if (t->dtype.bits == 32)
         ((float *)to)[i] = (float)value;
     else
         ((double *)to)[i] = value;
