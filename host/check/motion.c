@@ -11,8 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tenon/failure.h>
+
 #include "host/base/memory.h"
 #include "host/check/count.h"
+
+/* ---- services ---- */
+
+static void log_nothing(void *host, int32_t level, const char *text) { (void)host, (void)level, (void)text; }
+
+static void keep_failure(void *host, int32_t code, const char *text)
+{
+    tn_failures_keep(&((tn_motion *)host)->failures, code, text);
+}
+
+static const void *interface(void *host, const char *id)
+{
+    static const tn_failure failure = {sizeof failure, 0, keep_failure};
+    (void)host;
+    return strcmp(id, TN_FAILURE) == 0 ? &failure : NULL;
+}
 
 /* ---- opening ---- */
 
@@ -40,6 +58,7 @@ int32_t tn_motion_open(const tn_check_subject *subject, const tn_motion_options 
     m->subject = subject;
     m->options = *options;
     m->kind = tn_motion_kind_of(subject);
+    m->services = (tn_services){sizeof m->services, 0, m, log_nothing, interface};
     for (int32_t t = 0; t < TN_MOTION_THREADS; t++) {
         m->desk[t].place = options->place;
         m->desk[t].lock = options->lock;
@@ -294,6 +313,8 @@ void tn_motion_enter(tn_motion *m, int32_t thread, const char *what)
     const char *label = m->options.variant ? m->options.variant->label : "";
     if (!m->pool)
         tn_check_stage(m->subject, "%s%s%s", what, *label ? " with " : "", label);
+    if (thread > 0)
+        m->was_shared = 1;
     tn_desk_enter(&m->desk[thread]);
     allocations_before = tn_count_allocations();
 }
@@ -306,6 +327,10 @@ void tn_motion_leave(tn_motion *m, int32_t thread, const char *what, int32_t hot
         m->allocated_in = what;
     }
     tn_desk_leave(&m->desk[thread]);
+    if (m->statics && !m->changed) {
+        m->changed = tn_statics_changed(m->statics, &m->changed_name);
+        m->changed_in = what;
+    }
     if (!m->pool)
         tn_check_stage(m->subject, NULL);
 }
@@ -373,29 +398,23 @@ double tn_motion_mixed(uint32_t real, tn_mix mix)
 
 /* ---- clocks ---- */
 
-static void log_nothing(void *host, int32_t level, const char *text) { (void)host, (void)level, (void)text; }
-
-static const void *no_interface(void *host, const char *id)
-{
-    (void)host, (void)id;
-    return NULL;
-}
-
 tn_clock tn_motion_clock(const tn_motion *m)
 {
     int64_t update = m->steps + m->options.t;
-    return (tn_clock){
-        .struct_size = sizeof(tn_clock), .t = update + 1, .update = update, .attempt = m->steps + m->options.attempt};
+    return (tn_clock){.struct_size = sizeof(tn_clock),
+                      .t = update + 1,
+                      .update = update,
+                      .attempt = m->steps + m->options.attempt,
+                      .services = &m->services};
 }
 
 tn_context tn_motion_context(const tn_motion *m)
 {
-    static const tn_services services = {sizeof services, 0, NULL, log_nothing, no_interface};
     return (tn_context){.struct_size = sizeof(tn_context),
                         .attempt = m->steps + m->options.attempt,
                         .update = m->steps + m->options.t,
                         .key = 0x7E40A11CE5EED5u,
-                        .services = &services};
+                        .services = &m->services};
 }
 
 const tn_motion_kind *tn_motion_kind_of(const tn_check_subject *subject)

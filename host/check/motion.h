@@ -17,9 +17,11 @@
 
 #include <tenon/parameter.h>
 
+#include "host/base/failure.h"
 #include "host/base/pool.h"
 #include "host/check/check.h"
 #include "host/check/lend.h"
+#include "host/check/statics.h"
 #include "host/experiment/instance.h"
 
 #define TN_MOTION_THREADS 4
@@ -80,7 +82,13 @@ struct tn_motion {
     tn_desk desk[TN_MOTION_THREADS];
     _Atomic int64_t allocations; /* in calls that may make none */
     const char *_Atomic allocated_in;
-    int32_t skipped; /* the last step was voted down, as a sum was not finite */
+    int32_t skipped;            /* the last step was voted down, as a sum was not finite */
+    tn_failures failures;       /* what calls said by tenon/failure.h; steps go on all the same */
+    _Atomic int32_t was_shared; /* another thread than the first has made a call */
+    const tn_statics *statics;  /* looked at behind each call while one thread steps; NULL: not */
+    size_t changed;             /* bytes of them, after the first call that changed some */
+    const char *changed_name, *changed_in;
+    tn_services services; /* lent in clocks and contexts */
     const struct tn_motion_kind *kind;
     void *own;
 };
@@ -159,7 +167,7 @@ double tn_motion_get(uint32_t real, const void *data, int64_t i);
 void tn_motion_set(uint32_t real, void *data, int64_t i, double value);
 /* The number that is mixed in. */
 double tn_motion_mixed(uint32_t real, tn_mix mix);
-/* What calls are lent: a clock, a context with services that do nothing. */
+/* What calls are lent; their services log nothing and take failures. */
 tn_clock tn_motion_clock(const tn_motion *motion);
 tn_context tn_motion_context(const tn_motion *motion);
 

@@ -34,7 +34,7 @@ typedef struct {
     char *p_before;
     int64_t memories, reports;
     double answers[TN_ASK_MAX];
-    int64_t evaluations; /* of the step, the first left out */
+    int32_t is_lost; /* the loss at p as it is now was not finite */
     char fault[128];
 } work;
 
@@ -121,10 +121,10 @@ static void evaluate(work *w)
     tn_mix mix = w->m->options.mix;
     gradient(w);
     w->answers[0] = loss_at(w);
-    w->evaluations++;
     if (mix == TN_MIX_NONE || w->m->steps == 0)
         return;
     w->answers[0] = tn_motion_mixed(w->real, mix);
+    w->is_lost = !isfinite(w->answers[0]);
     tn_motion_set(w->real, w->vector[TN_VECTOR_G], w->elements / 2, w->answers[0]);
 }
 
@@ -141,6 +141,7 @@ static int answer(work *w, const tn_ask *ask)
         return 0;
     case TN_ASK_COMBINE:
         combine(w, ask);
+        w->is_lost &= ask->to != TN_VECTOR_P;
         return 0;
     case TN_ASK_EVALUATE:
         evaluate(w);
@@ -149,6 +150,8 @@ static int answer(work *w, const tn_ask *ask)
         product(w, w->vector[ask->a[0]], w->vector[ask->to]);
         return 0;
     }
+    if (ask->what == TN_ASK_COMMIT && w->is_lost)
+        snprintf(w->fault, sizeof w->fault, "it commits where the loss is none; go back or reject");
     return 1;
 }
 
@@ -194,7 +197,7 @@ static void step(tn_motion *m)
     memset(w->answers, 0, sizeof w->answers);
     gradient(w);
     w->answers[0] = loss_at(w);
-    w->evaluations = 0;
+    w->is_lost = 0;
     while (!over && asks < ASKS) {
         advance(w, asks++ == 0, &ask);
         over = answer(w, &ask);

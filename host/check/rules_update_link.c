@@ -15,10 +15,12 @@ static bool is_minimizer(const tn_motion *m) { return m->kind == &tn_motion_mini
 
 /* ---- not finite ---- */
 
-static void lose(const tn_motion *m, const tn_motion_options *options, tn_check_finding *finding)
+static void lose(tn_motion *m, const tn_motion_options *options, tn_check_finding *finding)
 {
     char words[160];
-    const char *lost = is_minimizer(m) || options->mix != TN_MIX_NAN ? NULL : tn_motion_link_lost(m);
+    tn_error err;
+    bool may_lose = is_minimizer(m) || options->mix != TN_MIX_NAN || tn_failures_take(&m->failures, &err) != TN_OK;
+    const char *lost = may_lose ? NULL : tn_motion_link_lost(m);
     if (lost)
         tn_motion_fail(options, finding,
                        "NaN in what it reads of a parameter %s is in no sum, no step and no slot: nobody would see it",

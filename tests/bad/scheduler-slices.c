@@ -5,7 +5,7 @@
 #include "scheduler.h"
 
 #ifndef REPAIRED
-static _Thread_local double last;
+static double last;
 #endif
 
 static double value(const void *hyper, const tn_position *at, const double *slots)
