@@ -4,10 +4,8 @@
  */
 #include "host/plugin/registry.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -112,22 +110,10 @@ static int32_t add_own_entry(tn_registry *registry, const tn_component *componen
     return TN_OK;
 }
 
-/* The shared library or program that holds this function; the program itself has no name. */
-static int own_file(char *ret)
-{
-    static const char here;
-    Dl_info info;
-    void *extra = NULL;
-    if (!dladdr1(&here, &info, &extra, RTLD_DL_LINKMAP) || !extra)
-        return 0;
-    const char *name = ((const struct link_map *)extra)->l_name;
-    return realpath(name[0] ? name : "/proc/self/exe", ret) != NULL;
-}
-
 static int32_t add_own_entries(tn_registry *registry, tn_error *err)
 {
     char path[PATH_MAX];
-    if (!(registry->host.path = tn_strdup(own_file(path) ? path : "libtenon")))
+    if (!(registry->host.path = tn_strdup(tn_search_own_file(path) ? path : "libtenon")))
         return no_memory(err);
     int32_t status = TN_OK;
     for (int i = 0; i < TN_FOREIGN_COMPONENTS && !status; i++)

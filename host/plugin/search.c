@@ -95,7 +95,7 @@ static int32_t add_user(tn_search *search, const tn_log *log, tn_error *err)
     return status;
 }
 
-int tn_search_own_folder(char *ret)
+int tn_search_own_file(char *ret)
 {
     static const char here;
     Dl_info info;
@@ -103,7 +103,12 @@ int tn_search_own_folder(char *ret)
     if (!dladdr1(&here, &info, &extra, RTLD_DL_LINKMAP) || !extra)
         return 0;
     const struct link_map *map = extra;
-    if (!realpath(map->l_name[0] ? map->l_name : "/proc/self/exe", ret)) /* the program itself has no name */
+    return realpath(map->l_name[0] ? map->l_name : "/proc/self/exe", ret) != NULL; /* the program itself has no name */
+}
+
+int tn_search_own_folder(char *ret)
+{
+    if (!tn_search_own_file(ret))
         return 0;
     *strrchr(ret, '/') = 0;
     return 1;

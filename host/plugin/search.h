@@ -30,8 +30,9 @@ void tn_search_free(tn_search *search);
  * names an absolute path; TN_E_MEMORY. */
 int32_t tn_search_user_folder(char **ret, tn_error *err);
 
-/* The folder of the shared library or program that holds this code, absolute and without links, into PATH_MAX bytes. 0
- * if it can not be told. Thread rule: any. */
+/* The shared library or program that holds this code, and its folder: absolute and without links, into PATH_MAX bytes.
+ * 0 if it can not be told. Thread rule: any. */
+int tn_search_own_file(char *ret);
 int tn_search_own_folder(char *ret);
 
 #endif
