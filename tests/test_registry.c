@@ -469,8 +469,8 @@ START_TEST(info_and_load)
     tn_optimizer table;
     tn_error err;
     ck_ok(tn_registry_info(registry, entry, &info, &err), err);
-    ck_assert_uint_eq(info->row_count, 5);
-    ck_assert_uint_eq(info->hyper_size, 40);
+    ck_assert_uint_eq(info->row_count, 6);
+    ck_assert_uint_eq(info->hyper_size, 48);
     ck_ok(tn_registry_info(registry, entry, &again, &err), err);
     ck_assert_ptr_eq(info, again);
     ck_assert(!is_mapped(in_test("adamw.so")));
@@ -629,7 +629,7 @@ START_TEST(info_as_json_and_text)
         "\ngrain       element\n",
         "\nformula     p = ",
         "\nABI         1.0\n",
-        "\nlr            real  1e-3     [0, inf)  step size\n",
+        "\nlr            real    1e-3     [0, inf)       step size\n",
         "\nslots\nname  shape  init  flags        doc\nm     like   zero  signed       mean of the gradient\n"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         ck_assert_msg(strstr(tn_text_string(&text), parts[i]) != NULL, "no '%s' in %s", parts[i],
