@@ -377,6 +377,7 @@ void tn_lone_close(tn_lone *lone)
     tn_guard_close(&lone->hyper);
     tn_free(lone->sums);
     lone->sums = NULL;
+    lone->sums_room = 0;
 }
 
 bool tn_lone_may(const tn_lone *lone, uint32_t flags)

@@ -64,6 +64,7 @@ typedef struct tn_lone {
     int32_t fill; /* TN_LONE_NAN or TN_LONE_LARGE */
     tn_pool *pool;
     double *sums; /* of rounds */
+    int64_t sums_room;
 } tn_lone;
 
 typedef struct tn_lone_use {

@@ -197,6 +197,19 @@ static void visit_partial(call_run *run, const tn_layer_call *call, const tn_ten
     run->lone->rounds.partial(call, run->round, run->sums);
 }
 
+/* Zeros; kept from call to call, so that calls can be watched for what they allocate. */
+static bool make_sums(tn_lone *lone, int64_t count)
+{
+    if (count > lone->sums_room) {
+        tn_free(lone->sums);
+        lone->sums = tn_alloc((size_t)count, sizeof *lone->sums);
+        lone->sums_room = lone->sums ? count : 0;
+    }
+    if (lone->sums)
+        memset(lone->sums, 0, (size_t)count * sizeof *lone->sums);
+    return lone->sums != NULL;
+}
+
 static void run_rounds(call_run *run, int32_t rounds)
 {
     tn_lone *lone = run->lone;
@@ -205,12 +218,12 @@ static void run_rounds(call_run *run, int32_t rounds)
     int64_t count = lone->rounds.count ? lone->rounds.count(lone->hyper.data, run->x, run->call.flags & TN_TRAIN) : 0;
     if (count <= 0 || rounds <= 0 || !lone->rounds.partial)
         return;
-    tn_free(lone->sums);
-    lone->sums = tn_alloc((size_t)(count * rounds), sizeof *lone->sums);
+    if (!make_sums(lone, count * rounds))
+        return;
     run->call.sums = lone->sums;
     run->visit = visit_partial;
     run->has_partials = false;
-    for (run->round = 0; lone->sums && run->round < rounds; run->round++) {
+    for (run->round = 0; run->round < rounds; run->round++) {
         run->sums = lone->sums + run->round * count;
         run_pieces(run);
     }
