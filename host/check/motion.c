@@ -391,8 +391,10 @@ double tn_motion_mixed(uint32_t real, tn_mix mix)
         return -INFINITY;
     case TN_MIX_LARGEST:
         return real == 32 ? (double)FLT_MAX : DBL_MAX;
-    default:
+    case TN_MIX_SUBNORMAL:
         return real == 32 ? 0x1p-149 : 0x1p-1074;
+    default:
+        return mix == TN_MIX_HIGH ? 7 : -7;
     }
 }
 

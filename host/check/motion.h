@@ -35,8 +35,17 @@ typedef struct tn_variant {
     char label[256]; /* "nesterov=true"; "" at the defaults */
 } tn_variant;
 
-/* What is put into the numbers that go in, one at a time. */
-typedef enum { TN_MIX_NONE, TN_MIX_NAN, TN_MIX_INF, TN_MIX_MINUS_INF, TN_MIX_LARGEST, TN_MIX_SUBNORMAL } tn_mix;
+/* What is put into the numbers that go in, one at a time; the last two are 7 and -7. */
+typedef enum {
+    TN_MIX_NONE,
+    TN_MIX_NAN,
+    TN_MIX_INF,
+    TN_MIX_MINUS_INF,
+    TN_MIX_LARGEST,
+    TN_MIX_SUBNORMAL,
+    TN_MIX_HIGH,
+    TN_MIX_LOW
+} tn_mix;
 
 /* All zero but for `variant`: as a run would do it. */
 typedef struct tn_motion_options {

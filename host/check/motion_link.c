@@ -756,7 +756,7 @@ const char *tn_motion_link_lost(const tn_motion *m)
 {
     const link_work *l = m->own;
     for (int64_t i = 0; i < l->count && !m->skipped; i++)
-        if (l->cells[i].n > 0 && !cell_shows(l, &l->cells[i]))
+        if (l->cells[i].n > 0 && (l->stage != LINK_AFTER || l->cells[i].slots) && !cell_shows(l, &l->cells[i]))
             return l->cells[i].name;
     return NULL;
 }
