@@ -130,6 +130,14 @@ def more_of_sink(made, plugins):
     assert rows[0] == ["event", "update", "name", "value"] and len(wanted) > 100 and found == wanted, rows[:4]
 
 
+def more_of_scheduler(made, plugins):
+    """lr from 0.01 to 0 along (1 - part)^2, the last update at the end."""
+    result = trains("scheduler", made, plugins)
+    found = [r["adamw.lr"] for r in metrics(result["folder"]) if r["event"] == "train"]
+    wanted = [0.01 * (1 - t / (len(found) - 1)) ** 2 for t in range(len(found))]
+    assert len(found) > 100 and all(abs(f - w) < 1e-15 for f, w in zip(found, wanted)), found[:3]
+
+
 def more_of_collective(made, plugins):
     """Two and three processes leave what one does, but for rounding."""
     alone = trains("collective", made, plugins)
