@@ -191,6 +191,36 @@ typedef struct tenon_bench_options {
 TENON_API int32_t tenon_bench(tenon *handle, const char *what, const tenon_bench_options *options, char **ret,
                               tn_error *err);
 
+/* ---- which learning rate ---- */
+
+#define TENON_LINEAR 0x20u /* of tenon_range: rates in equal differences, not in equal ratios */
+
+#define TENON_UNSMOOTHED -1.0
+
+typedef struct tenon_range_options {
+    uint32_t struct_size;
+    uint32_t flags;  /* TENON_JSON, TENON_LINEAR */
+    double from, to; /* the first and the last rate; 0: 1e-7 and 10 */
+    int64_t steps;   /* updates; 0: 100 */
+    double smooth;   /* weight of the losses before in their mean, [0, 1); 0: 0.98; TENON_UNSMOOTHED: none */
+    double stop;     /* ends above so many times the least smoothed loss; 0: 4; inf: never */
+    const char *row; /* which to raise, as in `schedule:`; NULL: lr of every link, in the experiment's ratios */
+    const char *svg; /* a file to write or replace; NULL: none */
+    int32_t columns; /* of the plot in characters, 40 to 400; 0: 72 */
+    int32_t reserved;
+    /* As of tenon_run_options. TENON_STOP ends without a result. */
+    int32_t (*observe)(void *user, const tn_record *record);
+    void *user;
+} tenon_range_options;
+
+/* The learning-rate range test (Smith, arXiv:1506.01186): makes a few updates of an experiment while its rate rises
+ * from one to the next, and tells where the loss fell most and where it was least. Schedules of that rate are left out,
+ * all else is the experiment's. No folder is made. Divergence is an end as any other. `options` may be NULL. *ret is a
+ * text about it with a plot, to be freed with tenon_free; of several processes only the first has one, others get "".
+ * TN_E_STOPPED when `observe` asked. */
+TENON_API int32_t tenon_range(tenon *handle, const char *experiment, const char *const *overrides,
+                              size_t override_count, const tenon_range_options *options, char **ret, tn_error *err);
+
 /* ---- what became of a run ---- */
 
 typedef struct tenon_eval_options {

@@ -17,10 +17,11 @@
 
 /* What was given. 0 and NULL: was not. */
 typedef struct cli_options {
-    int json, all, quiet, resolve, help, costs, names, force, man, list;
-    const char *runs, *view, *only, *against, *language, *to;
-    long long elements, threads, rounds, timeout, memory; /* above 0 */
-    const char **positional;                              /* NULL-terminated; owned by main */
+    int json, all, quiet, resolve, help, costs, names, force, man, list, linear;
+    const char *runs, *view, *only, *against, *language, *to, *row, *svg;
+    const char *rate_from, *rate_to, *smooth, *stop;             /* numbers, as written */
+    long long elements, threads, rounds, timeout, memory, steps; /* above 0 */
+    const char **positional;                                     /* NULL-terminated; owned by main */
     size_t count;
 } cli_options;
 
@@ -38,7 +39,7 @@ enum cli_place {
     CLI_PLACES
 };
 
-enum cli_type { CLI_FLAG, CLI_TEXT, CLI_NUMBER };
+enum cli_type { CLI_FLAG, CLI_TEXT, CLI_NUMBER, CLI_REAL };
 
 typedef struct cli_option {
     const char *name;
@@ -69,6 +70,7 @@ extern const cli_option cli_option_table[];
 
 int cli_list(tenon *handle, const cli_options *options);
 int cli_info(tenon *handle, const cli_options *options);
+int cli_range(tenon *handle, const cli_options *options);
 int cli_run(tenon *handle, const cli_options *options);
 int cli_resume(tenon *handle, const cli_options *options);
 int cli_eval(tenon *handle, const cli_options *options);
@@ -96,6 +98,11 @@ void cli_print_manual(FILE *to);
 
 /* Prints "tenon: message" on stderr and returns the exit code for its status. */
 int cli_fail(const tn_error *err);
+/* Signals from now on: Ctrl-C asks to stop and a second one ends at once. What they have asked for since the last time,
+ * TENON_STOP and TENON_CHECKPOINT; the exit code after a stop. */
+void cli_heed_signals(void);
+int32_t cli_asked(void);
+int cli_stop_code(void);
 /* Prints text that libtenon gave, frees it, and returns 0, or EXIT_FAILED when stdout can not be written. */
 int cli_print(char *text);
 /* After output to stdout: 0, or EXIT_FAILED with a word when it could not be written. */

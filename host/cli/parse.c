@@ -44,17 +44,19 @@ static const cli_option *find_option(const cli_command *command, const char *nam
     char word[64];
     const char *names[WORDS_MAX];
     size_t count = 0;
+    int of_others = 0;
     snprintf(word, sizeof word, "%.*s", size < sizeof word ? (int)size : (int)sizeof word - 1, name);
     for (const cli_option *o = cli_option_table; o->name; o++) {
         if (!strcmp(o->name, word) && cli_takes(command, o))
             return o;
-        if (!strcmp(o->name, word)) {
-            fprintf(stderr, "tenon: `%s` takes no such option as --%s; see `tenon help %s`\n", command->name, word,
-                    command->name);
-            return NULL;
-        }
+        of_others |= !strcmp(o->name, word);
         if (cli_takes(command, o))
             names[count++] = o->name;
+    }
+    if (of_others) {
+        fprintf(stderr, "tenon: `%s` takes no such option as --%s; see `tenon help %s`\n", command->name, word,
+                command->name);
+        return NULL;
     }
     fprintf(stderr, "tenon: no option --%s", word);
     suggest(word, names, count, "--");
@@ -79,6 +81,14 @@ static long long number_of(const cli_option *option, const char *value)
     return -1;
 }
 
+/* Is it a number? "inf" is one. */
+static int is_real(const char *value)
+{
+    char *end;
+    double x = strtod(value, &end);
+    return *value && !*end && *value != ' ' && x == x;
+}
+
 /* Is it one of "train|eval"? Anything is one of a single word. */
 static int is_one_of(const char *words, const char *value)
 {
@@ -99,6 +109,10 @@ static int take_value(cli_options *ret, const cli_option *option, const char *va
         long long n = number_of(option, value);
         *(long long *)place = n;
         return n < 0 ? -1 : 0;
+    }
+    if (option->type == CLI_REAL && !is_real(value)) {
+        fprintf(stderr, "tenon: --%s: \"%s\" is no number\n", option->name, value);
+        return -1;
     }
     if (!is_one_of(option->value, value)) {
         fprintf(stderr, "tenon: --%s: \"%s\" is none of %s\n", option->name, value, option->value);

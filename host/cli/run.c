@@ -83,7 +83,7 @@ static void keep_evaluation(progress *p, const tn_record *record)
 }
 
 /* What signals have asked for since the last time. */
-static int32_t asked(void)
+int32_t cli_asked(void)
 {
     int32_t save = save_asked;
     save_asked = 0;
@@ -95,12 +95,12 @@ static int32_t observe(void *user, const tn_record *record)
     progress *p = user;
     p->update = record->update;
     if (!p->started) /* not the first of the run's processes: only that one shows what it does */
-        return asked();
+        return cli_asked();
     if (!strcmp(record->event, "eval"))
         keep_evaluation(p, record);
     else if (!p->quiet && !strcmp(record->event, "train"))
         draw(p, record);
-    return asked();
+    return cli_asked();
 }
 
 static void describe(void *user, const char *text, int64_t updates)
@@ -174,7 +174,7 @@ static int resolve(tenon *handle, const cli_options *options)
     return status == TN_OK ? cli_print(text) : cli_fail(&err);
 }
 
-static progress begin(const cli_options *options)
+void cli_heed_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
     sigaction(SIGINT, &action, NULL);
@@ -183,6 +183,14 @@ static progress begin(const cli_options *options)
     signal(SIGPIPE, SIG_IGN); /* who only watches may leave: `tenon run ... 2>&1 | less` */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup is heeded */
         sigaction(SIGHUP, &action, NULL);
+}
+
+/* Or another process of the run was asked to. */
+int cli_stop_code(void) { return 128 + (interrupted ? (int)interrupted : SIGTERM); }
+
+static progress begin(const cli_options *options)
+{
+    cli_heed_signals();
     return (progress){.quiet = options->quiet, .terminal = isatty(STDERR_FILENO) && !options->quiet};
 }
 
@@ -200,7 +208,7 @@ static int finish(const progress *p, const cli_options *options, int32_t status,
         code = cli_fail(err);
     }
     if (status == TN_E_STOPPED)
-        code = 128 + (interrupted ? (int)interrupted : SIGTERM); /* or another process of the run was asked to */
+        code = cli_stop_code();
     if (status != TN_OK && folder)
         fprintf(stderr, "tenon: what was recorded is in %s\n", folder);
     return code;

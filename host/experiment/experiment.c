@@ -447,6 +447,18 @@ static void free_schedule(tn_schedule *schedule)
     tn_free(schedule->lengths);
 }
 
+void tn_experiment_unschedule(tn_experiment *e, const tn_instance *target, const tn_row *row)
+{
+    for (size_t i = 0; i < e->schedule_count; i++) {
+        if (e->schedules[i].target != target || e->schedules[i].row != row)
+            continue;
+        free_schedule(&e->schedules[i]);
+        memmove(&e->schedules[i], &e->schedules[i + 1], (e->schedule_count - i - 1) * sizeof *e->schedules);
+        e->schedule_count--;
+        return;
+    }
+}
+
 void tn_experiment_free(tn_experiment *e)
 {
     if (!e)

@@ -83,6 +83,13 @@ int32_t tn_experiment_read(tn_registry *registry, const char *path, const char *
 int32_t tn_experiment_parse(tn_registry *registry, const char *file, const char *bytes, size_t size,
                             const char *const *overrides, size_t override_count, tn_experiment **ret, tn_error *err);
 #define TN_EXPERIMENT_MAX (1 << 20) /* bytes; a larger file is refused */
+/* The instance and the row of type real that `name`, "rule.lr", means to a schedule. `label` begins errors.
+ * TN_E_INVALID with the nearest name. [main] */
+int32_t tn_schedule_find(const tn_experiment *experiment, const char *label, const char *name, tn_instance **ret_target,
+                         const tn_row **ret_row, tn_error *err);
+/* Takes the schedule of a row away, if it has one: the row stays what it is set to. `resolved` stays as it was. [main]
+ */
+void tn_experiment_unschedule(tn_experiment *experiment, const tn_instance *target, const tn_row *row);
 /* Accepts NULL and half-built ones. */
 void tn_experiment_free(tn_experiment *experiment);
 

@@ -85,8 +85,9 @@ static int32_t find_row(const tn_build *build, const tn_instance *target, const 
                             "schedule: %s '%s' has no row '%s'", target->info->kind, target->info->name, name);
 }
 
-/* Sets target and row from the key "handle.row". */
-static int32_t find(const tn_build *build, const tn_experiment *e, const tn_yaml *entry, tn_schedule *schedule)
+/* Target and row from the key "handle.row". */
+static int32_t find(const tn_build *build, const tn_experiment *e, const tn_yaml *entry, tn_instance **ret_target,
+                    const tn_row **ret_row)
 {
     const char *dot = strrchr(entry->key, '.');
     if (!dot || dot == entry->key || !dot[1])
@@ -95,10 +96,24 @@ static int32_t find(const tn_build *build, const tn_experiment *e, const tn_yaml
     char *name = tn_strndup(entry->key, (size_t)(dot - entry->key));
     if (!name)
         return tn_place_no_memory(build->err);
-    int32_t status = find_target(build, e, entry, name, &schedule->target);
+    int32_t status = find_target(build, e, entry, name, ret_target);
     tn_free(name);
-    if (!status)
-        status = find_row(build, schedule->target, entry, dot + 1, &schedule->row);
+    return status ? status : find_row(build, *ret_target, entry, dot + 1, ret_row);
+}
+
+int32_t tn_schedule_find(const tn_experiment *experiment, const char *label, const char *name, tn_instance **ret_target,
+                         const tn_row **ret_row, tn_error *err)
+{
+    const tn_place_text text = {label, name, strlen(name), 0};
+    const tn_yaml entry = {.key = name, .key_place = {&text, TN_WHOLE}};
+    const tn_build build = {.err = err};
+    return find(&build, experiment, &entry, ret_target, ret_row);
+}
+
+/* Sets target and row. */
+static int32_t find_own(const tn_build *build, const tn_experiment *e, const tn_yaml *entry, tn_schedule *schedule)
+{
+    int32_t status = find(build, e, entry, &schedule->target, &schedule->row);
     for (size_t i = 0; !status && i < e->schedule_count; i++)
         if (e->schedules[i].row == schedule->row && e->schedules[i].target == schedule->target)
             return tn_place_error(build->err, TN_E_INVALID, entry->key_place, "schedule: '%s' is scheduled twice",
@@ -213,7 +228,7 @@ static int32_t add_schedule(const tn_build *build, const tn_yaml *entry, tn_expe
     tn_schedule *schedule = &e->schedules[e->schedule_count];
     int is_list = entry->kind == TN_YAML_SEQUENCE;
     size_t count = is_list ? entry->count : 1;
-    int32_t status = find(build, e, entry, schedule);
+    int32_t status = find_own(build, e, entry, schedule);
     if (status)
         return status;
     if (!count)

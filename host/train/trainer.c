@@ -238,6 +238,7 @@ int32_t tn_trainer_run(tn_trainer *t, tn_error *err)
 
 /* ---- looking in ---- */
 
+int32_t tn_trainer_stops(const tn_trainer *t) { return t->stop; }
 int64_t tn_trainer_horizon(const tn_trainer *t) { return t->attempts; }
 int64_t tn_trainer_attempt(const tn_trainer *t) { return t->attempt; }
 tn_graph *tn_trainer_graph(tn_trainer *t) { return t->graph; }

@@ -91,6 +91,9 @@ int32_t tn_trainer_agree(tn_trainer *trainer, int32_t status, tn_error *err);
 /* This process's rank, 0 where it is alone. Rank 0 writes what a run leaves. */
 int32_t tn_trainer_rank(const tn_trainer *trainer);
 
+/* 1: the observer, of this process or of another one, has asked to stop. */
+int32_t tn_trainer_stops(const tn_trainer *trainer);
+
 /* Attempts of the whole run, and those done so far. */
 int64_t tn_trainer_horizon(const tn_trainer *trainer);
 int64_t tn_trainer_attempt(const tn_trainer *trainer);
