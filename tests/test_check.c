@@ -116,6 +116,9 @@ static const bad_row bads[] = {
     {"minimizer-nonfinite-1", "update-nonfinite", NULL, NULL},
     {"minimizer-nonfinite-2", "update-nonfinite", NULL, NULL},
     /* models, data and what runs them */
+    {"layer-tap", "layer-tap", NULL, NULL},
+    {"layer-split", "layer-split", NULL, NULL},
+    {"layer-rounds", "layer-rounds", NULL, NULL},
     {"collective-operations", "collective-operations", NULL, NULL},
     {"collective-ordered", "collective-ordered", NULL, NULL},
     {"collective-mismatch", "collective-mismatch", NULL, NULL},

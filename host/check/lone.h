@@ -63,7 +63,8 @@ typedef struct tn_lone {
     int64_t refresh;
     int32_t fill; /* TN_LONE_NAN or TN_LONE_LARGE */
     tn_pool *pool;
-    double *sums; /* of rounds */
+    struct tn_lone *partner; /* has the other samples of the batch: its share of each round counts too; or NULL */
+    double *sums;            /* of rounds */
     int64_t sums_room;
 } tn_lone;
 

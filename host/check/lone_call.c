@@ -8,6 +8,8 @@
 #include "host/check/gemm.h"
 #include "host/check/lone.h"
 
+#define SUMS_MOST 65536 /* of a round */
+
 typedef struct call_run {
     tn_lone *lone;
     tn_layer_call call;
@@ -210,25 +212,49 @@ static bool make_sums(tn_lone *lone, int64_t count)
     return lone->sums != NULL;
 }
 
+static void lend_backward(tn_lone *lone, uint32_t flags, call_run *run);
+
+static void add_share(call_run *run, int32_t round, double *sums)
+{
+    run->visit = visit_partial;
+    run->has_partials = false;
+    run->round = round;
+    run->sums = sums;
+    run_pieces(run);
+}
+
+/* What another process would add. Its dx and gradients, in backward, are lost. */
+static void add_partner(const call_run *own, int32_t round, int64_t count, double *sums)
+{
+    call_run run;
+    double *share = tn_alloc((size_t)count, sizeof *share);
+    if (!share)
+        return;
+    prepare(own->lone->partner, own->call.flags, 0, &run);
+    if (own->call.dy)
+        lend_backward(own->lone->partner, own->call.flags, &run);
+    run.call.sums = own->lone->sums;
+    add_share(&run, round, share);
+    for (int64_t i = 0; i < count; i++)
+        sums[i] += share[i];
+    tn_free(share);
+}
+
 static void run_rounds(call_run *run, int32_t rounds)
 {
     tn_lone *lone = run->lone;
-    void (*visit)(call_run *, const tn_layer_call *, const tn_tensor *) = run->visit;
-    bool has_partials = run->has_partials;
+    const call_run own = *run;
     int64_t count = lone->rounds.count ? lone->rounds.count(lone->hyper.data, run->x, run->call.flags & TN_TRAIN) : 0;
-    if (count <= 0 || rounds <= 0 || !lone->rounds.partial)
-        return;
-    if (!make_sums(lone, count * rounds))
+    if (count <= 0 || count > SUMS_MOST || rounds <= 0 || !lone->rounds.partial || !make_sums(lone, count * rounds))
         return;
     run->call.sums = lone->sums;
-    run->visit = visit_partial;
-    run->has_partials = false;
-    for (run->round = 0; run->round < rounds; run->round++) {
-        run->sums = lone->sums + run->round * count;
-        run_pieces(run);
+    for (int32_t round = 0; round < rounds; round++) {
+        add_share(run, round, lone->sums + round * count);
+        if (lone->partner)
+            add_partner(run, round, count, lone->sums + round * count);
     }
-    run->visit = visit;
-    run->has_partials = has_partials;
+    run->visit = own.visit;
+    run->has_partials = own.has_partials;
 }
 
 /* ---- forward and backward ---- */

@@ -64,6 +64,12 @@ const tn_check_rule tn_check_graph_rules[] = {
      "random numbers depend on the key, the attempt and the element alone, so that a replay draws them again; "
      "evaluation draws none",
      tn_lone_applies, tn_check_layer_random},
+    {"layer-tap", "where the note says tap \"linear\", y is x W^T + b: curvature is built on it", tn_lone_applies,
+     tn_check_layer_tap},
+    {"layer-split", "in each form of the note's `split` two processes together compute what one does", tn_lone_applies,
+     tn_check_layer_split},
+    {"layer-rounds", "with rounds, processes that share a batch compute what one with all of it does", tn_lone_applies,
+     tn_check_layer_rounds},
     {"regularizer-mean", "in the mean over attempts training gives what evaluation gives", is_regularizer,
      tn_check_regularizer_mean},
     {"normalizer-names",

@@ -57,4 +57,7 @@ bool tn_check_is_collective(const tn_check_subject *subject);
 tn_check_run_rule tn_check_collective_operations, tn_check_collective_ordered, tn_check_collective_mismatch,
     tn_check_collective_absent, tn_check_collective_heap;
 
+/* rules_graph_parts.c */
+tn_check_run_rule tn_check_layer_tap, tn_check_layer_split, tn_check_layer_rounds;
+
 #endif

@@ -13,7 +13,7 @@
 #include "host/check/rules_graph.h"
 
 #define BACK        (TN_WANT_DX | TN_WANT_DW)
-#define POINTS_MOST 24 /* of a tensor */
+#define POINTS_MOST 16 /* of a tensor */
 
 typedef struct {
     double step, tolerance;
