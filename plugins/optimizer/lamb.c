@@ -4,21 +4,17 @@
  * ICLR 2020, arXiv:1904.00962, Algorithm 2, with bias correction and phi the identity; decay is part of the direction.
  * Where either norm is 0 the ratio is 1, so a bias that starts at 0 moves; so it is where lr times the ratio overflows.
  */
-#include <tenon/rule.h>
+#include <tenon/moments.h>
 
 #define HYPER(X)                                                                                                       \
     X(real, lr, 1e-3, "[0, inf)", "step size")                                                                         \
-    X(real, beta1, 0.9, "[0, 1)", "decay of the mean of the gradient")                                                 \
-    X(real, beta2, 0.999, "[0, 1)", "decay of the mean of its square")                                                 \
-    X(real, eps, 1e-6, "(0, inf)", "added to the root of the corrected second moment")                                 \
+    TN_MOMENT_ROWS(X, 0.9, 0.999, 1e-6)                                                                                \
     X(real, weight_decay, 0.01, "[0, inf)", "added to the direction as weight_decay * p")
-#define SLOTS(S)                                                                                                       \
-    S(m, like, zero, signed, "mean of the gradient")                                                                   \
-    S(v, like, zero, nonnegative, "mean of its square")
-TN_DECLARE_RULE(lamb, HYPER, SLOTS)
+TN_DECLARE_RULE(lamb, HYPER, TN_MOMENT_SLOTS)
 
 typedef struct {
-    tn_real beta1, one_minus_beta1, beta2, one_minus_beta2, correction1, root_correction2, eps, decay, step;
+    tn_moments at;
+    tn_real correction1, decay, step;
     double lr;
 } lamb_constants;
 
@@ -27,13 +23,8 @@ static void lamb_begin(const void *hyper, const tn_clock *clock, void *constants
     const lamb *h = (const lamb *)hyper;
     lamb_constants *k = (lamb_constants *)constants;
     double t = (double)clock->t;
-    k->beta1 = (tn_real)h->beta1;
-    k->one_minus_beta1 = (tn_real)(1 - h->beta1);
-    k->beta2 = (tn_real)h->beta2;
-    k->one_minus_beta2 = (tn_real)(1 - h->beta2);
-    k->correction1 = (tn_real)(1 / (1 - pow(h->beta1, t)));
-    k->root_correction2 = (tn_real)(1 / sqrt(1 - pow(h->beta2, t)));
-    k->eps = (tn_real)h->eps;
+    k->at = tn_moments_at(h->beta1, h->beta2, h->eps, t);
+    k->correction1 = (tn_real)(1 / tn_correction(h->beta1, t));
     k->decay = (tn_real)h->weight_decay;
     k->lr = h->lr;
 }
@@ -41,16 +32,15 @@ static void lamb_begin(const void *hyper, const tn_clock *clock, void *constants
 /* The direction; m and v are the new moments afterwards. */
 TN_BOTH tn_real lamb_direction(lamb_constants k, tn_real p, tn_real g, tn_real *m, tn_real *v)
 {
-    *m = k.beta1 * *m + k.one_minus_beta1 * g;
-    *v = k.beta2 * *v + k.one_minus_beta2 * g * g;
-    return k.correction1 * *m / (tn_sqrt(*v) * k.root_correction2 + k.eps) + k.decay * p;
+    tn_moments_add(k.at, g, m, v);
+    return k.correction1 * *m / tn_moments_root(k.at, *v) + k.decay * p;
 }
 
 TN_BOTH tn_real lamb_element(lamb_constants k, tn_real p, tn_real g, tn_real *m, tn_real *v)
 {
     return -k.step * lamb_direction(k, p, g, m, v);
 }
-TN_ELEMENT_UPDATE(lamb, lamb_element, lamb_constants, lamb_slots, SLOTS)
+TN_ELEMENT_UPDATE(lamb, lamb_element, lamb_constants, lamb_slots, TN_MOMENT_SLOTS)
 
 #define PART 256 /* elements whose directions are there before their squares are added; a multiple of TN_LANES */
 
@@ -97,7 +87,7 @@ static const tn_optimizer lamb_table = {.struct_size = sizeof(tn_optimizer),
                                         .partial = lamb_partial,
                                         .fold = lamb_fold,
                                         .update = lamb_update};
-TN_LINK(lamb, "optimizer", HYPER, SLOTS, "Adam with a step relative to each tensor's norm",
+TN_LINK(lamb, "optimizer", HYPER, TN_MOMENT_SLOTS, "Adam with a step relative to each tensor's norm",
         TN_STAGE("rule") TN_GRAIN("tensor") TN_ROUND("tensor", 2) TN_PAPER("arXiv:1904.00962")
             TN_FORMULA("r = m^ / (sqrt(v^) + eps) + wd p; p = p - lr (|p| / |r|) r"),
         lamb_table)
