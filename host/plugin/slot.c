@@ -41,3 +41,9 @@ int32_t tn_slot_flags(const char *words)
     }
     return flags;
 }
+
+int32_t tn_slot_named(const char *name)
+{
+    size_t n = name ? strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") : 0;
+    return n > 0 && name[n] == 0;
+}

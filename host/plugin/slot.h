@@ -44,4 +44,7 @@ int32_t tn_slot_init(const char *word);
 /* TN_SLOT_* of words with blanks or commas between them; -1: one is unknown. NULL says nothing. */
 int32_t tn_slot_flags(const char *words);
 
+/* Whether a slot may be called so: not NULL, not empty, letters, digits and - _ . only. */
+int32_t tn_slot_named(const char *name);
+
 #endif

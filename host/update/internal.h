@@ -232,8 +232,6 @@ void *tn_link_k(const tn_chain *chain, const tn_link *link, int64_t parameter);
 
 /* ---- plan.c ---- */
 
-/* Whether a slot may be called so: not NULL, not empty, letters, digits and - _ . only. */
-int32_t tn_slot_named(const char *name);
 /* Plans the slots and items of every parameter that the link is on. [main] */
 int32_t tn_link_plan(const tn_chain *chain, tn_link *link, tn_error *err);
 /* TN_E_INVALID if the link would now plan other slots for a parameter than it has. [main] */

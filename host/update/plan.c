@@ -133,12 +133,6 @@ static int32_t add_slot(const planning *p, const tn_slot *slot)
     return status;
 }
 
-int32_t tn_slot_named(const char *name)
-{
-    size_t n = name ? strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") : 0;
-    return n > 0 && name[n] == 0;
-}
-
 /* The caller's slot, or why there is none. */
 static int32_t take_slot(const planning *p, const tn_slot *slot, tn_slot *ret)
 {
