@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -252,6 +253,14 @@ def messages_hold_no_control_characters():
     for odd in ("\\e[31m", "\\x7F", "\\u009B31m", "\\a"):
         err = refuse(replaced("use: cross-entropy", f'use: "x{odd}y"'), "no loss is called 'x?")
         assert not re.search("[\0-\x09\x0b-\x1f\x7f-\x9f]", err.replace("\t", "")), repr(err)
+
+
+@case
+def a_message_comes_in_one_piece():
+    ours, stderr = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    assert subprocess.run([TENON, "info", "nothing-of-the-kind"], stderr=stderr, cwd=WORK).returncode == 2
+    piece = ours.recv(4096)
+    assert piece.startswith(b"tenon: no component named 'nothing-of-the-kind'") and piece.endswith(b"\n"), piece
 
 
 @case

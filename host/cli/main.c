@@ -11,18 +11,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A message on stderr. What it quotes may be anyone's: a control character, but for ends of lines, becomes '?', so that
- * none reaches the terminal. */
+/* A message on stderr, in one piece, as several processes may speak at once. What it quotes may be anyone's: a control
+ * character, but for ends of lines, becomes '?', so that none reaches the terminal. */
 static void say(const char *message)
 {
-    fputs("tenon: ", stderr);
-    for (; *message; message++) {
+    char text[4096] = "tenon: ";
+    size_t size = strlen(text);
+    for (; *message && size < sizeof text - 1; message++) {
         unsigned char c = (unsigned char)*message, next = (unsigned char)message[1];
         int two = c == 0xC2 && next >= 0x80 && next < 0xA0; /* U+0080 to U+009F */
-        fputc(two || (c < ' ' && c != '\n') || c == 0x7F ? '?' : c, stderr);
+        text[size++] = two || (c < ' ' && c != '\n') || c == 0x7F ? '?' : *message;
         message += two;
     }
-    fputc('\n', stderr);
+    text[size++] = '\n';
+    fwrite(text, 1, size, stderr);
 }
 
 int cli_fail(const tn_error *err)
