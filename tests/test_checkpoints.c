@@ -388,6 +388,20 @@ START_TEST(when_none_is_whole_it_is_said)
 END_TEST
 
 /* What is not damage is not passed over: an older one of another experiment is none of this one either. */
+/* A component has gained a row since the checkpoint was written: it has its default there too. */
+START_TEST(rows_of_later_have_their_defaults)
+{
+    seen *s = open_in(steps_of_3, in_test("run"));
+    char *row = strstr(s->experiment->resolved, ", weight_decay: ");
+    ck_assert_ptr_nonnull(row);
+    char *rest = row + strcspn(row + 2, ",}") + 2;
+    memmove(row, rest, strlen(rest) + 1);
+    run_to_end(s);
+    close_all(s);
+    close_all(go_on(steps_of_3, in_test("run")));
+}
+END_TEST
+
 START_TEST(another_experiment_ends_the_search)
 {
     char *checkpoint;
@@ -635,6 +649,7 @@ int main(void)
     tcase_add_loop_test(tests, a_damaged_one_is_passed_over, 0, DAMAGES);
     tcase_add_test(tests, when_none_is_whole_it_is_said);
     tcase_add_test(tests, another_experiment_ends_the_search);
+    tcase_add_test(tests, rows_of_later_have_their_defaults);
     tcase_add_test(tests, leftovers_do_no_harm);
     tcase_add_test(tests, state_goes_by_name_not_by_place);
     tcase_add_test(tests, state_of_another_plugin_is_refused);

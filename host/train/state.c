@@ -449,6 +449,20 @@ static int32_t check_experiment(const tn_trainer *t, const char *path, const cha
         b_size > from ? (int)(b_size - from < 120 ? b_size - from : 120) : 0, b + (b_size > from ? from : 0));
 }
 
+/* Rows that components have gained since have their defaults in both. */
+static int32_t check_experiment_of_before(const tn_trainer *t, const char *path, const char *saved, tn_error *err)
+{
+    tn_experiment *before;
+    tn_error ignored;
+    int32_t status = check_experiment(t, path, saved, err);
+    if (status != TN_E_INVALID ||
+        tn_experiment_parse(t->options.registry, path, saved, strlen(saved), NULL, 0, &before, &ignored) != TN_OK)
+        return status;
+    status = check_experiment(t, path, before->resolved, err);
+    tn_experiment_free(before);
+    return status;
+}
+
 /* State means what the plugin that made it says: another plugin's of the same name is refused, another version's is
  * taken with a warning. */
 static int32_t check_plugins(const tn_trainer *t, const char *path, const tn_safetensors *file, tn_error *err)
@@ -538,7 +552,7 @@ static int32_t check_notes(const tn_trainer *t, const char *path, const tn_safet
     if (strcmp(size, processes) != 0)
         return tn_error_set(err, TN_E_INVALID, "%s: is of a run on %s processes, this one has %s; start as many", path,
                             size, processes);
-    status = check_experiment(t, path, saved, err);
+    status = check_experiment_of_before(t, path, saved, err);
     if (status == TN_OK)
         status = check_data(t, path, file, err);
     return status == TN_OK ? check_plugins(t, path, file, err) : status;
