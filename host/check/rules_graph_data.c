@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rules_graph_data.c: data sets, with the component's defaults. One whose defaults name no file is skipped.
+ * rules_graph_data.c: data sets, with the component's defaults; where these name no file that is there, with small ones
+ * in rows of the usual names. One that takes neither is skipped.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +77,63 @@ static bool is_plausible(const tn_data_split *d)
            product(d->shape, d->ndim) >= 0 && product(d->target_shape, d->target_ndim) >= 0;
 }
 
+static int32_t describe(source *s, const char *split, tn_data_split *ret, tn_error *err);
+
+/* ---- files for one whose defaults name none that is there ---- */
+
+static bool write_csv(const char *path)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    fputs("a,b,c,label\n", file);
+    for (int i = 0; i < 60; i++)
+        fprintf(file, "%d.%d,%d,-%d.5,%d\n", i, i % 7, i * i % 11, i % 5, i % 3);
+    return fclose(file) == 0;
+}
+
+/* The images or labels of a split in the format of MNIST: 60 of 4 x 5. */
+static bool write_idx(const char *folder, const char *split, bool images)
+{
+    static const unsigned char of_images[] = {0, 0, 8, 3, 0, 0, 0, 60, 0, 0, 0, 4, 0, 0, 0, 5},
+                               of_labels[] = {0, 0, 8, 1, 0, 0, 0, 60};
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s-%s-ubyte", folder, split, images ? "images-idx3" : "labels-idx1");
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    fwrite(images ? of_images : of_labels, 1, images ? sizeof of_images : sizeof of_labels, file);
+    for (int i = 0; i < (images ? 1200 : 60); i++)
+        fputc(images ? i * 37 % 256 : i % 4, file);
+    return fclose(file) == 0;
+}
+
+static void set_first(source *s, const char *const *rows, const char *path)
+{
+    tn_error err;
+    for (; *rows; rows++) {
+        const tn_row *row = tn_instance_row(s->instance, *rows);
+        if (row && row->type == TN_TYPE_TEXT &&
+            tn_instance_set(s->instance, s->subject->registry, row->name, path, &err) == TN_OK)
+            return;
+    }
+}
+
+/* Rows of the usual names get small files of the usual formats. */
+static void lend_files(source *s)
+{
+    static const char *const files[] = {"train", "file", "path", NULL}, *const folders[] = {"folder", "directory",
+                                                                                            NULL};
+    char csv[PATH_MAX];
+    const char *folder = s->subject->folder;
+    snprintf(csv, sizeof csv, "%s/samples.csv", folder);
+    if (write_csv(csv))
+        set_first(s, files, csv);
+    if (write_idx(folder, "train", true) && write_idx(folder, "train", false) && write_idx(folder, "t10k", true) &&
+        write_idx(folder, "t10k", false))
+        set_first(s, folders, folder);
+}
+
 static bool begin(const tn_check_subject *subject, tn_check_finding *finding, source *s)
 {
     tn_error err = {0};
@@ -93,6 +152,9 @@ static bool begin(const tn_check_subject *subject, tn_check_finding *finding, so
                                 &s->instance, &err) != TN_OK)
         tn_check_skip(finding, "no instance with its defaults: %s", err.msg);
     tn_guard_watch(subject->stage, 256);
+    tn_data_split split;
+    if (!is_done(s) && describe(s, "train", &split, &err) != TN_OK)
+        lend_files(s);
     return !is_done(s);
 }
 
@@ -140,7 +202,8 @@ static bool open_source(const tn_check_subject *subject, tn_check_finding *findi
         return false;
     s->place = place;
     if (describe(s, "train", &s->train.split, &err) != TN_OK) {
-        tn_check_skip(finding, "with its defaults it has no data here: %s", err.msg);
+        tn_check_skip(finding, "with its defaults it has no data here, nor with the files that were tried: %s",
+                      err.msg);
         return false;
     }
     if (!fill(s, "train", NULL, &s->train))
@@ -253,7 +316,8 @@ void tn_check_data_describe(const tn_check_subject *subject, tn_check_finding *f
     else if (!*err.msg)
         tn_check_fail(finding, "it refuses the split train and does not say why");
     else
-        tn_check_skip(finding, "with its defaults it has no data here: %s", err.msg);
+        tn_check_skip(finding, "with its defaults it has no data here, nor with the files that were tried: %s",
+                      err.msg);
 }
 
 /* ---- memory ---- */
