@@ -332,6 +332,8 @@ def files_that_are_no_text():
 @case
 def files_that_can_not_be_read():
     assert "No such file" in tenon("run", "missing.yaml", code=2).stderr
+    err = tenon("run", EXPERIMENT, "data={use: csv, train: a/missing.csv}", code=1).stderr
+    assert "a/missing.csv: No such file or directory; the path is from the current folder on: resume a run where it began" in err, err
     assert "a directory" in tenon("run", WORK, code=2).stderr
     assert tenon("run", "", code=2).stderr
     os.mkfifo(os.path.join(WORK, "fifo.yaml"))

@@ -205,7 +205,8 @@ static int32_t csv_open_stream(csv_reader *r)
     struct stat info;
     int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return tn_fail(r->err, TN_E_IO, "data csv: %s: %s", r->path, strerror(errno));
+        return tn_fail(r->err, TN_E_IO, "data csv: %s: %s%s", r->path, strerror(errno),
+                       *r->path == '/' ? "" : "; the path is from the current folder on: resume a run where it began");
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(fd);
         return tn_fail(r->err, TN_E_IO, "data csv: %s is not a regular file", r->path);
