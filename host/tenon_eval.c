@@ -47,14 +47,17 @@ static void free_overrides(overrides *o)
         tn_free(o->texts[i]);
 }
 
-static int32_t make_overrides(const tenon_eval_options *options, int32_t starts_from, overrides *ret, tn_error *err)
+static int32_t make_overrides(const tenon_eval_options *options, const tn_experiment *plain, overrides *ret,
+                              tn_error *err)
 {
     static const char *const always[] = {"parallel={collective: self}", "sinks=none", "checkpoint=none",
                                          "schedule=none"};
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
         add(ret, always[i]);
-    if (starts_from)
+    if (plain->from)
         add(ret, "~train.from");
+    if (plain->noise_scale)
+        add(ret, "train.noise_scale=false"); /* which one process may have no gradients for */
     if (options->split)
         add_text(ret, "eval.split", options->split);
     if (options->view)
@@ -78,7 +81,7 @@ static int32_t read_experiment(tenon *handle, const char *path, const tenon_eval
         return status;
     if (!asked.split && !plain->eval_split)
         asked.split = "test";
-    status = make_overrides(&asked, plain->from != NULL, &o, err);
+    status = make_overrides(&asked, plain, &o, err);
     tn_experiment_free(plain);
     if (status == TN_OK)
         status = tn_experiment_read(handle->registry, path, o.list, o.count, ret, err);

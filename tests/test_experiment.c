@@ -236,7 +236,8 @@ static const struct {
     {LEAST "schedule: {loss.smoothing: linear, model.regularizer.p: {use: cosine}}\n", "model.regularizer=dropout",
      "schedule:\n  loss.smoothing:\n    - {use: linear"},
     {DATA MODEL LOSS UPDATE "train: {steps: 10, seed: 9223372036854775807}\n", NULL,
-     "train: {steps: 10, accumulate: 1, seed: 9223372036854775807, threads: 0, check_finite: true}"},
+     "train: {steps: 10, accumulate: 1, seed: 9223372036854775807, threads: 0, noise_scale: false, check_finite: "
+     "true}"},
     {DATA "model: {use: mlp, normalizer: none, activation: gelu}\n" LOSS UPDATE TRAIN, NULL,
      "normalizer: none, activation: {use: gelu}"},
     {DATA "model: {use: mlp, activation: {}}\n" LOSS UPDATE TRAIN, NULL, "activation: {use: relu}"},

@@ -27,6 +27,7 @@ static const tn_row train_rows[] = {
     {TN_OWN_ROW("seed", INTEGER, "0", "[0, inf)", seed), .range = {0, HUGE_VAL, 0, 1, 0, "", ""}},
     {TN_OWN_ROW("threads", INTEGER, "0", "[0, 1024]", threads), .range = {0, TN_POOL_MAX, 0, 0, 0, "", ""}},
     {TN_OWN_ROW("check_finite", FLAG, "true", "", check_finite)},
+    {TN_OWN_ROW("noise_scale", FLAG, "false", "", noise_scale)},
     {TN_OWN_ROW("from", TEXT, NULL, "", from)},
 };
 static const tn_row eval_rows[] = {
@@ -259,6 +260,7 @@ static int32_t read_train(tn_reader *r)
     r->e->seed = (uint64_t)r->own.seed;
     r->e->threads = r->own.threads;
     r->e->check_finite = r->own.check_finite != 0;
+    r->e->noise_scale = r->own.noise_scale != 0;
     if (r->own.from && *r->own.from) {
         r->e->from = r->own.from;
         r->own.from = NULL;

@@ -66,6 +66,7 @@ typedef struct tn_experiment {
     int64_t threads;      /* 0: all the process may use */
     char *from;           /* train.from: file of the parameters that a new run starts with; NULL: none */
     int32_t check_finite; /* 1: read all gradients first and skip an update where one is not finite */
+    int32_t noise_scale;  /* 1: records tell the gradient's noise scale */
     char *eval_split;     /* NULL: no evaluation */
     int64_t eval_batch;   /* 0: as training */
     tn_period eval_every;

@@ -14,7 +14,7 @@
 /* Values of the host's own keys: rows as components have them. Without default_text: 0. */
 typedef struct tn_own {
     char *name, *split, *every, *metric, *from;
-    int64_t real, master, batch, steps, accumulate, seed, threads, check_finite, eval_batch, refresh, view;
+    int64_t real, master, batch, steps, accumulate, seed, threads, check_finite, noise_scale, eval_batch, refresh, view;
     int64_t keep, best, mode;
     double epochs;
 } tn_own;

@@ -105,8 +105,9 @@ static void print_train(const tn_experiment *e, tn_text *text)
         tn_text_add(text, "epochs: ");
         tn_text_real(text, e->epochs);
     }
-    tn_text_addf(text, ", accumulate: %lld, seed: %llu, threads: %lld, check_finite: %s", (long long)e->accumulate,
-                 (unsigned long long)e->seed, (long long)e->threads, e->check_finite ? "true" : "false");
+    tn_text_addf(text, ", accumulate: %lld, seed: %llu, threads: %lld, noise_scale: %s, check_finite: %s",
+                 (long long)e->accumulate, (unsigned long long)e->seed, (long long)e->threads,
+                 e->noise_scale ? "true" : "false", e->check_finite ? "true" : "false");
     if (e->from) {
         tn_text_add(text, ", from: ");
         tn_text_json(text, e->from);

@@ -11,6 +11,7 @@
 #include "host/base/failure.h"
 #include "host/parallel/comm.h"
 #include "host/train/dataset.h"
+#include "host/train/noise.h"
 #include "host/train/schedule.h"
 #include "host/train/trainer.h"
 
@@ -42,6 +43,22 @@ typedef struct tn_precision {
     int64_t scratch_bytes, bytes;
 } tn_precision;
 
+typedef struct tn_noise_chunk {
+    int64_t at, n; /* elements of an arena */
+} tn_noise_chunk;
+
+/* What train.noise_scale needs. */
+typedef struct tn_noise_watch {
+    void *before; /* an arena: the gradient before this micro-batch; NULL: there is one micro-batch */
+    int64_t bytes;
+    tn_noise_chunk *chunks; /* of all parameters */
+    double *partial;        /* [chunk_count] */
+    int64_t chunk_count;
+    double parts;   /* of this process: the sum over micro-batches of the gradient's squares over their samples */
+    tn_noise now;   /* of this attempt; NaN: none */
+    tn_noise means; /* over committed updates: a checkpoint holds them */
+} tn_noise_watch;
+
 struct tn_trainer {
     tn_trainer_options options;
     const tn_experiment *e;
@@ -56,6 +73,7 @@ struct tn_trainer {
     tn_compute_host compute_host; /* of the chain */
     tn_signals signals;
     tn_precision precision;
+    tn_noise_watch noise;
     tn_chain *chain;
     tn_schedules *schedules;
     tn_sinks *sinks;
@@ -164,6 +182,18 @@ typedef int32_t tn_window_look(tn_trainer *t, const tn_graph_run *run, void *arg
 int32_t tn_window_visit(tn_trainer *t, uint32_t flags, double seed, tn_window_look *look, void *arg, tn_error *err);
 /* Where the run stands, for schedulers. */
 tn_position tn_window_position(const tn_trainer *t);
+
+/* ---- noise.c: nothing where train.noise_scale is off ---- */
+
+/* Once batches are counted. TN_E_INVALID where an update has one gradient only; TN_E_MEMORY. */
+int32_t tn_noise_open(tn_trainer *t, tn_error *err);
+void tn_noise_close(tn_trainer *t);
+/* After a micro-batch of this process was added to the gradient. */
+void tn_noise_see(tn_trainer *t, const tn_graph_run *run);
+/* Once the gradient is that of the window, over all processes, who all call it: sets t->noise.now. */
+int32_t tn_noise_measure(tn_trainer *t, tn_error *err);
+/* After the attempt: one that was skipped leaves no trace. */
+void tn_noise_keep(tn_trainer *t, int32_t committed);
 
 /* ---- signals.c ---- */
 

@@ -238,7 +238,7 @@ static int32_t plan_refresh(tn_trainer *t, tn_error *err)
 static int32_t allocate(tn_trainer *t, tn_error *err)
 {
     const tn_report *reports;
-    size_t fields = 5 + t->metric_count + tn_schedules_count(t->schedules) + tn_chain_reports(t->chain, &reports);
+    size_t fields = 8 + t->metric_count + tn_schedules_count(t->schedules) + tn_chain_reports(t->chain, &reports);
     t->order = tn_alloc((size_t)t->train.split.samples, sizeof *t->order);
     t->index = tn_alloc((size_t)largest_batch(t), sizeof *t->index);
     t->fields = tn_alloc(fields, sizeof *t->fields);
@@ -264,8 +264,9 @@ static int32_t allocate(tn_trainer *t, tn_error *err)
 int32_t tn_trainer_open_all(tn_trainer *t, tn_error *err)
 {
     const tn_experiment *e = t->e;
-    int32_t (*const steps[])(tn_trainer *, tn_error *) = {open_backend, tn_precision_open, open_data,  plan_batches,
-                                                          open_graph,   open_chain,        plan_steps, allocate};
+    int32_t (*const steps[])(tn_trainer *, tn_error *) = {open_backend, tn_precision_open, open_data,
+                                                          plan_batches, open_graph,        open_chain,
+                                                          plan_steps,   tn_noise_open,     allocate};
     int32_t status = tn_processes_open(t, err);
     if (status == TN_OK)
         status = tn_pool_create(e->threads > 0 ? (int32_t)e->threads : tn_default_threads(), &t->pool, err);

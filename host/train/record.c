@@ -15,13 +15,15 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static const char *const noise_names[] = {"noise_scale", "noise_scale.gradient", "noise_scale.noise"};
+
 int32_t tn_record_plan(tn_trainer *t, tn_error *err)
 {
     double ignored;
     const tn_report *reports;
     size_t report_count = tn_chain_reports(t->chain, &reports), n = 0;
     t->columns =
-        tn_alloc(2 * t->metric_count + tn_schedules_count(t->schedules) + report_count + 4, sizeof *t->columns);
+        tn_alloc(2 * t->metric_count + tn_schedules_count(t->schedules) + report_count + 7, sizeof *t->columns);
     if (!t->columns)
         return tn_error_set(err, TN_E_MEMORY, "no memory for the run");
     t->columns[n++] = "loss";
@@ -31,6 +33,8 @@ int32_t tn_record_plan(tn_trainer *t, tn_error *err)
         t->columns[n++] = tn_schedules_at(t->schedules, i, &ignored);
     if (t->e->loss_scale)
         t->columns[n++] = "loss_scale";
+    for (size_t i = 0; i < sizeof noise_names / sizeof *noise_names && t->e->noise_scale; i++)
+        t->columns[n++] = noise_names[i];
     for (size_t i = 0; i < report_count; i++)
         t->columns[n++] = reports[i].name;
     for (size_t i = 0; t->e->eval_split && i <= t->metric_count; i++)
@@ -90,6 +94,11 @@ int32_t tn_record_update(tn_trainer *t, const tn_exact *sums, const tn_step_resu
     }
     if (t->e->loss_scale)
         n = tn_record_add(t, n, "loss_scale", t->loss_scale);
+    if (t->e->noise_scale) {
+        n = tn_record_add(t, n, noise_names[0], tn_noise_scale(&t->noise.means));
+        n = tn_record_add(t, n, noise_names[1], t->noise.now.gradient);
+        n = tn_record_add(t, n, noise_names[2], t->noise.now.noise);
+    }
     size_t report_count = tn_chain_reports(t->chain, &reports);
     for (size_t i = 0; i < report_count; i++)
         n = tn_record_add(t, n, reports[i].name, reports[i].value);

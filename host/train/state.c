@@ -9,6 +9,7 @@
  *   buffers/train|eval/NAME    of the layers, for both views
  *   schedules/TARGET/SEGMENT   what schedulers keep
  *   loss-scale                 what the loss scale keeps
+ *   noise-scale                means of its two estimates
  *   run/...                    counters, last losses, the last evaluation
  *
  * The metadata holds the experiment, which process's file it is and of which attempt, a checksum of each tensor and one
@@ -154,6 +155,8 @@ static void add_automata(tn_trainer *t, state *s)
         add(s, double_type, slots, &(int64_t){(int64_t)count}, 1, "schedules/%s/%zu", name, segment);
     if (t->e->loss_scale)
         add(s, double_type, t->precision.scale_slots, &scale, 1, "loss-scale");
+    if (t->e->noise_scale)
+        add(s, double_type, &t->noise.means, &(int64_t){2}, 1, "noise-scale");
 }
 
 static void add_counters(tn_trainer *t, state *s)

@@ -60,6 +60,7 @@ void tn_trainer_close(tn_trainer *t)
     tn_dataset_close(&t->train);
     tn_dataset_close(&t->eval);
     tn_precision_close(t);
+    tn_noise_close(t);
     tn_processes_close(t);
     tn_pool_destroy(t->pool);
     for (size_t i = 0; t->eval_names && i <= t->metric_count; i++)
@@ -159,6 +160,7 @@ static int32_t one_attempt(tn_trainer *t, tn_error *err)
         status = update_parameters(t, loss, &result, err);
     if (status != TN_OK)
         return status;
+    tn_noise_keep(t, result.committed);
     if (!result.committed)
         warn_of_skip(t, loss, &result);
     t->attempt++;
@@ -270,6 +272,8 @@ void tn_trainer_describe(const tn_trainer *t, tn_text *text)
     describe_bytes(text, "parameters, gradients", memory.parameters + memory.gradients + memory.buffers);
     if (t->precision.bytes)
         describe_bytes(text, "stored parameters", t->precision.bytes);
+    if (t->noise.bytes)
+        describe_bytes(text, "noise scale", t->noise.bytes);
     describe_bytes(text, "update state", tn_chain_bytes(t->chain));
     describe_bytes(text, "activations, scratch",
                    memory.activations + memory.partials + memory.workspace + memory.input);

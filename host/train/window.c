@@ -95,6 +95,8 @@ static int32_t look_first(tn_trainer *t, const tn_graph_run *given, void *arg, t
     run.user = t;
     run.tap = look->tapping == TN_TAP_TARGETS ? hand_tap : NULL;
     int32_t status = tn_graph_run_batch(t->graph, &run, look->sums, err);
+    if (status == TN_OK)
+        tn_noise_see(t, &run);
     if (status != TN_OK || look->tapping != TN_TAP_SAMPLED)
         return status;
     run.flags = TN_TRAIN | TN_FREEZE;
@@ -124,5 +126,5 @@ int32_t tn_window_run(tn_trainer *t, tn_exact sums[TN_SUMS_MAX], tn_error *err)
         status = tn_processes_join_sums(t, sums, err);
     t->samples += (double)tn_window_at(t, t->attempt).samples;
     t->count = tn_exact_value(&sums[TN_SUM_COUNT]);
-    return status;
+    return status == TN_OK ? tn_noise_measure(t, err) : status;
 }
