@@ -70,8 +70,9 @@ const tn_check_rule tn_check_graph_rules[] = {
      tn_check_layer_split},
     {"layer-rounds", "with rounds, processes that share a batch compute what one with all of it does", tn_lone_applies,
      tn_check_layer_rounds},
-    {"regularizer-mean", "in the mean over attempts training gives what evaluation gives", is_regularizer,
-     tn_check_regularizer_mean},
+    {"regularizer-mean",
+     "in the mean over attempts training gives what evaluation gives, or keeps mean and variance over elements",
+     is_regularizer, tn_check_regularizer_mean},
     {"normalizer-names",
      "rows, parameters and buffers of a normalizer carry the names, starts and role of normalizer.h, by which "
      "experiments and checkpoints find them",
@@ -108,7 +109,8 @@ const tn_check_rule tn_check_graph_rules[] = {
      "what a record gives depends on the record alone and is written at once: a run that goes on is cut back to a "
      "record's end",
      tn_check_is_sink, tn_check_sink_repeat},
-    {"sink-values", "numbers can be read back, and inf and nan are told apart", tn_check_is_sink, tn_check_sink_values},
+    {"sink-values", "numbers that differ, inf and nan among them, are told apart", tn_check_is_sink,
+     tn_check_sink_values},
     {"sink-locale", "a locale with a decimal comma changes no byte", tn_check_is_sink, tn_check_sink_locale},
     {"sink-failure", "a write that fails is an error, with words: a full disk must not go unseen", tn_check_is_sink,
      tn_check_sink_failure},

@@ -380,11 +380,11 @@ void tn_check_backend_refusals(const tn_check_subject *subject, tn_check_finding
     product p;
     if (!open_backend(subject, finding, &table) || !open_product(&plans[1], 32, 0, LOOSE, &p))
         return;
-    tn_gemm integers = p.gemm, negative = p.gemm, narrow = p.gemm;
-    integers.dtype = (tn_dtype){TN_INT, 32, 1};
+    tn_gemm unknown = p.gemm, negative = p.gemm, narrow = p.gemm;
+    unknown.dtype = (tn_dtype){99, 32, 1};
     negative.m = -1;
     narrow.ldc = p.gemm.n - 1;
-    refuse(&table, &p, &integers, "numbers of int32", finding);
+    refuse(&table, &p, &unknown, "numbers of the type 99, which there is not", finding);
     refuse(&table, &p, &negative, "m = -1", finding);
     refuse(&table, &p, &narrow, "ldc less than n", finding);
     close_product(&p);

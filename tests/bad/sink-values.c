@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Six digits are all it writes.
+ * What is no number is written as 0.
  */
 #ifndef REPAIRED
-#define SINK_NUMBER(line, value)                                                                                       \
-    char digits[40];                                                                                                   \
-    snprintf(digits, sizeof digits, "%.6e", value);                                                                    \
-    tn_line_text(line, digits)
+#define SINK_NUMBER(line, value) tn_line_number(line, (value) - (value) == 0 ? (value) : 0)
 #endif
 #include "sink.h"
