@@ -25,7 +25,9 @@
 
 #define RANKS    3
 #define TIMEOUT  2.0 /* seconds, of one operation */
-#define PATIENCE 10  /* seconds, of a team */
+#define SHORT    0.5 /* of one to which somebody does not come */
+#define PATIENCE 30  /* seconds, of a team */
+#define SOON     6   /* of one of which somebody does not come */
 #define MOST     2048
 
 bool tn_check_is_collective(const tn_check_subject *subject)
@@ -156,11 +158,11 @@ static void settle(member *m, int32_t rank, int how)
         tn_check_fail(m->finding, "rank %d ended with exit code %d", rank, WEXITSTATUS(how));
 }
 
-static void await_team(member *m, int32_t size, pid_t *pids)
+static void await_team(member *m, int32_t size, pid_t *pids, int patience)
 {
     const struct timespec moment = {0, 2000000};
     int32_t left = size;
-    for (int k = 0; left > 0 && k < PATIENCE * 500; k++) {
+    for (int k = 0; left > 0 && k < patience * 500; k++) {
         for (int32_t r = 0; r < size; r++) {
             int how = 0;
             if (pids[r] <= 0 || waitpid(pids[r], &how, WNOHANG) != pids[r])
@@ -173,15 +175,14 @@ static void await_team(member *m, int32_t size, pid_t *pids)
     }
     for (int32_t r = 0; r < size; r++)
         if (pids[r] > 0) {
-            tn_check_fail(m->finding,
-                          "rank %d of %d is not done after %d s; an operation ends within its time-out of %g s", r,
-                          size, PATIENCE, TIMEOUT);
+            tn_check_fail(m->finding, "rank %d of %d is not done after %d s; an operation ends within its time-out", r,
+                          size, patience);
             kill(pids[r], SIGKILL);
             waitpid(pids[r], NULL, 0);
         }
 }
 
-static void run_team(const tn_check_subject *subject, tn_check_finding *finding, member_body *body)
+static void run_team(const tn_check_subject *subject, tn_check_finding *finding, member_body *body, int patience)
 {
     member m;
     pid_t pids[RANKS] = {0};
@@ -197,7 +198,7 @@ static void run_team(const tn_check_subject *subject, tn_check_finding *finding,
         if (pids[r] == 0)
             start_rank(&m, r, body, &findings[r]);
     }
-    await_team(&m, size, pids);
+    await_team(&m, size, pids, patience);
     for (int32_t r = 0; r < size; r++)
         if (findings[r].verdict != TN_CHECK_PASSED && !is_done(&m))
             *finding = findings[r];
@@ -408,7 +409,7 @@ static void all_operations(member *m)
 
 void tn_check_collective_operations(const tn_check_subject *subject, tn_check_finding *finding)
 {
-    run_team(subject, finding, all_operations);
+    run_team(subject, finding, all_operations, PATIENCE);
 }
 
 /* ---- the same bits whoever comes first ---- */
@@ -443,7 +444,7 @@ void tn_check_collective_ordered(const tn_check_subject *subject, tn_check_findi
     if (!load(subject, finding, &m))
         return;
     if (m.table.ordered)
-        run_team(subject, finding, check_bits);
+        run_team(subject, finding, check_bits, PATIENCE);
     else
         tn_check_skip(finding, "its table does not say `ordered`");
 }
@@ -467,8 +468,8 @@ static void expect_refusal(member *m, const tn_transfer *t, const char *what)
         fail(m, "%s is done as if nothing were wrong", what);
     else if (!*err.msg)
         fail(m, "%s fails, and does not say why", what);
-    if (seconds() - began > TIMEOUT + 3)
-        fail(m, "%s ends after %.1f s, with a time-out of %g s", what, seconds() - began, TIMEOUT);
+    if (seconds() - began > t->timeout + 3)
+        fail(m, "%s ends after %.1f s, with a time-out of %g s", what, seconds() - began, t->timeout);
     tn_check_stage(m->subject, NULL);
 }
 
@@ -485,7 +486,7 @@ static void disagree(member *m)
 
 void tn_check_collective_mismatch(const tn_check_subject *subject, tn_check_finding *finding)
 {
-    run_team(subject, finding, disagree);
+    run_team(subject, finding, disagree, PATIENCE);
 }
 
 /* The last rank stays away. */
@@ -493,7 +494,8 @@ static void stay_away(member *m)
 {
     float from[64] = {0}, to[64];
     tn_transfer t = transfer_of(m, TN_ALL_REDUCE, f32, from, to, 64);
-    const struct timespec while_others_wait = {(time_t)TIMEOUT + 1, 0};
+    const struct timespec while_others_wait = {1, 200000000};
+    t.timeout = SHORT;
     if (m->size == 1) {
         tn_check_skip(m->finding, "its world is of one process");
     } else if (m->rank == m->size - 1) {
@@ -505,7 +507,7 @@ static void stay_away(member *m)
 
 void tn_check_collective_absent(const tn_check_subject *subject, tn_check_finding *finding)
 {
-    run_team(subject, finding, stay_away);
+    run_team(subject, finding, stay_away, SOON);
 }
 
 /* ---- what stays behind ---- */
@@ -540,5 +542,5 @@ static void often(member *m)
 
 void tn_check_collective_heap(const tn_check_subject *subject, tn_check_finding *finding)
 {
-    run_team(subject, finding, often);
+    run_team(subject, finding, often, PATIENCE);
 }
