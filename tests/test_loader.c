@@ -62,7 +62,8 @@ START_TEST(shipped_plugin_loads)
     /* lr 0.5, no momentum, no decay: the first step is -lr * sign(g) but for eps */
     struct {
         double lr, beta1, beta2, eps, weight_decay;
-    } hyper = {0.5, 0, 0, 0, 0};
+        int64_t decay;
+    } hyper = {0.5, 0, 0, 0, 0, 0};
     _Alignas(64) char k[TN_CONSTANTS_MAX] = {0};
     _Alignas(64) float p[16] = {0}, g[16], d[16], m[16] = {0}, v[16] = {0};
     for (int i = 0; i < 16; i++)
