@@ -19,7 +19,7 @@ csv | idx) sources='' libraries=-lz ;;
 elf) sources="host/base/error.c host/plugin/elf.c" libraries='' ;;
 note)
     length=65536
-    sources="host/base/*.c host/plugin/elf.c host/plugin/note.c host/plugin/info.c host/plugin/interface.c"
+    sources="host/base/*.c host/plugin/elf.c host/plugin/note.c host/plugin/info.c host/plugin/interface.c host/plugin/slot.c"
     ;;
 signature) sources="host/base/error.c host/base/number.c host/base/memory.c host/base/text.c host/foreign/signature.c host/foreign/expression.c" libraries='' ;;
 safetensors) sources="host/base/*.c host/store/safetensors.c host/store/newfile.c" ;;
